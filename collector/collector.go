@@ -58,11 +58,8 @@ func New(state func() *sampler.State, o Options) (*Collector, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	if err := o.Fleet.validate(); err != nil {
-		return nil, fmt.Errorf("collector: %w", err)
-	}
 	c := &Collector{state: state, fleet: o.Fleet, notReal: o.NotReal, scopes: newScopes(o.Fleet)}
-	for _, f := range families.families {
+	for _, f := range families {
 		on, told := o.Enabled[f.name]
 		if !f.always && !on && (told || !f.enabled) {
 			continue
@@ -116,7 +113,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if entities == nil {
 		return
 	}
-	e := emitter{to: &metricSink{ch: ch}, state: entities.state}
+	e := emitter{to: metricSink(ch)}
 	for i := range c.rows {
 		e.emitAll(&c.rows[i], entities)
 	}

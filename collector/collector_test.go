@@ -23,7 +23,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -76,6 +75,21 @@ func labelsOf(m *dto.Metric) map[string]string {
 	return labels
 }
 
+// familyOf returns the name of each metric's family.
+func familyOf(t *testing.T) map[string]string {
+	t.Helper()
+	owners := map[string]string{}
+	for _, f := range families {
+		for _, m := range f.metrics {
+			if owner, there := owners[m.name]; there {
+				t.Errorf("%s is one of %s and of %s", m.name, owner, f.name)
+			}
+			owners[m.name] = f.name
+		}
+	}
+	return owners
+}
+
 func metricNames(f family) []string {
 	var names []string
 	for _, m := range f.metrics {
@@ -85,7 +99,7 @@ func metricNames(f family) []string {
 }
 
 func TestGolden(t *testing.T) {
-	for _, f := range families.families {
+	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
 			o := allFamilies(false)
 			if !f.always {
@@ -137,26 +151,6 @@ func TestFamilies(t *testing.T) {
 		if got := gather(t, newCollector(t, fixture(), Options{}))[name] != nil; got != on {
 			t.Errorf("%s is exported by default: %t, want %t", name, got, on)
 		}
-	}
-}
-
-func TestRegisterPanics(t *testing.T) {
-	help := func(*sampler.DeviceState) optional { return optional{} }
-	for name, f := range map[string]family{
-		`family "memory" is registered twice`:                                   {name: "memory"},
-		`metric "gpu_x" of family "other" is already one of family "memory"`:    {name: "other", metrics: []metric{gauge("gpu_x", "X.", help)}},
-		`metric "gpu_twice" of family "other" is already one of family "other"`: {name: "other", metrics: []metric{gauge("gpu_twice", "X.", help), counter("gpu_twice", "Y.", help)}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var r registry
-			r.register(family{name: "memory", metrics: []metric{gauge("gpu_x", "X.", help)}})
-			defer func() {
-				if got := fmt.Sprint(recover()); !strings.Contains(got, name) {
-					t.Errorf("panic %q, want one with %q", got, name)
-				}
-			}()
-			r.register(f)
-		})
 	}
 }
 
@@ -213,7 +207,7 @@ func TestLint(t *testing.T) {
 func TestRows(t *testing.T) {
 	name := regexp.MustCompile(`^gpu(_[a-z0-9]+)+$`)
 	reserved := []string{"instance", "job", "node", "cluster", "le", "quantile", "endpoint", "service"}
-	for _, f := range families.families {
+	for _, f := range families {
 		for _, m := range f.metrics {
 			if !name.MatchString(m.name) {
 				t.Errorf("%s: not a name of ours", m.name)
@@ -558,31 +552,5 @@ func BenchmarkCollect(b *testing.B) {
 			}
 		}
 		b.SetBytes(int64(text.Len()))
-	})
-}
-
-// BenchmarkLabels compares the labels of one process in a series of emit with
-// those of NewConstMetric: the reason for having the former.
-func BenchmarkLabels(b *testing.B) {
-	m := gauge("gpu_process_x_bytes", "X.", func(*sampler.ProcessState) optional { return gpu.Some(1.0) })
-	r, err := newRow(m, newScopes(Fleet{}), Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	values := []string{"0", "GPU-0", "", "1", "python3", "ml", "train", "main", ""}
-	b.Run("const", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			prometheus.MustNewConstMetric(r.desc, m.kind, 1, values...)
-		}
-	})
-	b.Run("emit", func(b *testing.B) {
-		ch := make(chan prometheus.Metric, 1)
-		e := &emitter{to: &metricSink{ch: ch}, row: &r, of: &entity{values: values}}
-		b.ReportAllocs()
-		for b.Loop() {
-			e.emit(1)
-			<-ch
-		}
 	})
 }

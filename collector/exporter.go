@@ -108,42 +108,31 @@ var _ = register(family{name: "exporter", always: true, metrics: []metric{
 		}),
 	gauge("gpu_leak_exporter_config_last_reload_successful",
 		"Whether (1 or 0) --detector.config could be read the last time. With 0 the rules of the time before hold. Absent without such a file.",
-		func(s *sampler.State) optional {
-			if s.Reload == nil {
-				return optional{}
-			}
-			return gpu.Some(oneIf(s.Reload.Success))
-		}),
+		func(s *sampler.State) optional { return successful(s.Reload) }),
 	gauge("gpu_leak_exporter_config_last_reload_success_timestamp_seconds",
 		"When --detector.config was last read without an error, in seconds since the Unix epoch.",
-		func(s *sampler.State) optional {
-			if s.Reload == nil {
-				return optional{}
-			}
-			return timestamp(s.Reload.Time)
-		}),
+		func(s *sampler.State) optional { return succeededAt(s.Reload) }),
 	gauge("gpu_leak_exporter_state_file_last_write_successful",
 		"Whether (1 or 0) the detector's histories could be written to --detector.state-file the last time. Absent without such a file.",
 		func(s *sampler.State) optional { return successful(s.StateFile) }),
 	gauge("gpu_leak_exporter_state_file_write_timestamp_seconds",
 		"When the detector's histories were last written to --detector.state-file, in seconds since the Unix epoch.",
-		func(s *sampler.State) optional { return writtenAt(s.StateFile) }),
+		func(s *sampler.State) optional { return succeededAt(s.StateFile) }),
 }})
 
-// successful returns whether the file could be written; absent without one.
-func successful(w *sampler.WriteState) optional {
-	if w == nil {
+// successful and succeededAt are absent where there is no such file; the latter also before the first success.
+func successful(f *sampler.FileState) optional {
+	if f == nil {
 		return optional{}
 	}
-	return gpu.Some(oneIf(w.Success))
+	return gpu.Some(oneIf(f.Success))
 }
 
-// writtenAt returns when the file was last written; absent before that.
-func writtenAt(w *sampler.WriteState) optional {
-	if w == nil {
+func succeededAt(f *sampler.FileState) optional {
+	if f == nil {
 		return optional{}
 	}
-	return timestamp(w.Time)
+	return timestamp(f.Time)
 }
 
 // minInFlight is how long a call must have taken to be shown in flight. The wait

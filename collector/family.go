@@ -5,7 +5,6 @@ package collector
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -133,36 +132,13 @@ func (m metric) labelIf(label string, wanted func(Options) bool) metric {
 	return m
 }
 
-// registry holds families ordered by name. The zero registry is ready for use.
-type registry struct {
-	families []family
-	owners   map[string]string // metric → family
-}
-
-// register adds f. It panics if the family or one of its metrics is there
-// already: that is a mistake in this package, seen at the first start.
-func (r *registry) register(f family) {
-	i, found := slices.BinarySearchFunc(r.families, f.name, func(f family, name string) int { return cmp.Compare(f.name, name) })
-	if found {
-		panic(fmt.Sprintf("collector: family %q is registered twice", f.name))
-	}
-	if r.owners == nil {
-		r.owners = make(map[string]string)
-	}
-	for _, m := range f.metrics {
-		if owner, taken := r.owners[m.name]; taken {
-			panic(fmt.Sprintf("collector: metric %q of family %q is already one of family %q", m.name, f.name, owner))
-		}
-		r.owners[m.name] = f.name
-	}
-	r.families = slices.Insert(r.families, i, f)
-}
-
-var families registry
+// families are ordered by name.
+var families []family
 
 // register adds f to the families that New and Families know, and returns it.
 func register(f family) family {
-	families.register(f)
+	i, _ := slices.BinarySearchFunc(families, f.name, func(f family, name string) int { return cmp.Compare(f.name, name) })
+	families = slices.Insert(families, i, f)
 	return f
 }
 
@@ -175,7 +151,7 @@ type FamilyInfo struct {
 // Families lists the families that can be switched on and off, ordered by name.
 func Families() []FamilyInfo {
 	var infos []FamilyInfo
-	for _, f := range families.families {
+	for _, f := range families {
 		if !f.always {
 			infos = append(infos, FamilyInfo{f.name, f.enabled})
 		}

@@ -59,8 +59,8 @@ func fixture() *sampler.State {
 			},
 		},
 		Unresolved: 9,
-		Reload:     &sampler.ReloadState{Success: true, Time: time.Unix(1_771_234_890, 0)},
-		StateFile:  &sampler.WriteState{Success: true, Time: time.Unix(1_771_234_567, 0)},
+		Reload:     &sampler.FileState{Success: true, Time: time.Unix(1_771_234_890, 0)},
+		StateFile:  &sampler.FileState{Success: true, Time: time.Unix(1_771_234_567, 0)},
 		DeviceHolders: []sampler.DeviceHolder{
 			{Device: "/dev/nvidia0", Process: gpu.Process{ID: gpu.ProcessID{PID: 1001}, Owner: trainer()}},
 			{Device: "/dev/nvidia0", Process: gpu.Process{ID: gpu.ProcessID{PID: 1001}, Owner: trainer()}},

@@ -64,7 +64,7 @@ type Sampler struct {
 	// writing is held while the state file is written.
 	writing sync.Mutex
 	// saved is how the last writing of the state file went; nil before the first.
-	saved atomic.Pointer[WriteState]
+	saved atomic.Pointer[FileState]
 	// unwritable is whether a state file is there that cannot be read: it is not written over.
 	unwritable bool
 	// asking is since when Devices of the source is under way; see stopwatch.

@@ -45,21 +45,14 @@ type State struct {
 	DeviceHolders []DeviceHolder
 	// StateFile tells how the last writing of the state file went; nil before the
 	// first, and without such a file.
-	StateFile *WriteState
+	StateFile *FileState
 	// Reload tells how the last reading of the detector's rules went; nil where
 	// there are none. It is not the Sampler's to know.
-	Reload *ReloadState
+	Reload *FileState
 }
 
-// ReloadState tells how the last reading of a configuration went.
-type ReloadState struct {
-	Success bool
-	// Time is that of the last success.
-	Time time.Time
-}
-
-// WriteState tells how the last writing of a file went.
-type WriteState struct {
+// FileState tells how the last reading or writing of a file went.
+type FileState struct {
 	Success bool
 	// Time is that of the last success; zero if there was none.
 	Time time.Time

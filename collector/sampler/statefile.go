@@ -160,7 +160,7 @@ func (s *Sampler) load() []*deviceHistory {
 	switch {
 	case savefile.Unreadable(err):
 		s.unwritable = true
-		s.saved.Store(&WriteState{})
+		s.saved.Store(&FileState{})
 		level.Error(logger).Log("msg", "judging starts anew, and nothing is saved: the state file may be good", "err", err)
 	case err != nil:
 		kept, failed := savefile.SetAside(s.cfg.StateFile)
@@ -218,9 +218,9 @@ func (s *Sampler) write() {
 	if len(h.Devices) == 0 {
 		return // the driver has not answered yet: keep what an earlier exporter left
 	}
-	before, now := s.saved.Load(), WriteState{Time: h.Saved, Success: true}
+	before, now := s.saved.Load(), FileState{Time: h.Saved, Success: true}
 	if err := h.write(s.cfg.StateFile); err != nil {
-		now = WriteState{}
+		now = FileState{}
 		if before != nil {
 			now.Time = before.Time
 		}
