@@ -42,15 +42,13 @@ type allotments struct {
 	socket string
 	// given is true if a person named the socket, so that it must be there.
 	given bool
-	// timeout is a field so that tests need not wait.
-	timeout time.Duration
 }
 
 // newAllotments takes a path or unix://PATH; "" is the usual one. If no person has given it, it may be missing: a host
 // without it has no kubelet.
 func newAllotments(socket string, given bool) *allotments {
 	socket = cmp.Or(strings.TrimPrefix(socket, "unix://"), usualPodResourcesSocket)
-	return &allotments{socket: socket, given: given, timeout: podResourcesTimeout}
+	return &allotments{socket: socket, given: given}
 }
 
 // none reports that no socket is named and none is at the usual place.
@@ -59,7 +57,7 @@ func (a *allotments) none() bool { return !a.given && allMissing(lookAt([]string
 // list returns the allotments now, sorted, each once, at most maxAllotments. It is nil, nil where there is no kubelet.
 // Each call has its own connection: calls are rare, and a kubelet that starts replaces its socket.
 func (a *allotments) list(ctx context.Context) ([]Allotment, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	ctx, cancel := context.WithTimeout(ctx, podResourcesTimeout)
 	defer cancel()
 	pods, err := a.listPods(ctx)
 	if errors.Is(err, fs.ErrNotExist) && !a.given {

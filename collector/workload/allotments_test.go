@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -286,7 +285,6 @@ func TestKubeletHangs(t *testing.T) {
 		return nil, ctx.Err()
 	})
 	a := newAllotments(socket, true)
-	a.timeout = time.Hour
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
@@ -298,10 +296,6 @@ func TestKubeletHangs(t *testing.T) {
 	}
 	if got, err := a.list(ctx); got != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled before: %v, %v", got, err)
-	}
-	a.timeout = time.Millisecond
-	if got, err := a.list(t.Context()); got != nil || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("timeout: %v, %v", got, err)
 	}
 }
 
@@ -338,7 +332,6 @@ func TestSocketOfSomethingElse(t *testing.T) {
 				c.answer(conn, cancel, ended)
 			}()
 			a := newAllotments(l.Addr().String(), true)
-			a.timeout = time.Hour
 			got, err := a.list(ctx)
 			close(ended)
 			<-answered

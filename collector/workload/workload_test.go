@@ -452,8 +452,8 @@ func TestThisProcess(t *testing.T) {
 	}
 }
 
-// A real script has its own name. Once it has exited, its directory, opened before, shows no other process.
-func TestScriptThatEnds(t *testing.T) {
+// A real program. Once it has exited, its directory, opened before, shows no other process.
+func TestProgramThatEnds(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "run.sh")
 	if err := os.WriteFile(script, []byte("echo runs\nread line\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -488,7 +488,7 @@ func TestScriptThatEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := gpu.ProcessID{PID: uint32(cmd.Process.Pid), Start: s.Start}
-	if o, done := r.lookUp(id); !done || o.Process != "run.sh" {
+	if o, done := r.lookUp(id); !done || o.Process != "bash" {
 		t.Errorf("%+v, done %t", o, done)
 	}
 	stdin.Close()
