@@ -5,8 +5,6 @@ package sampler
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/go-kit/log"
@@ -55,28 +53,6 @@ type Config struct {
 	StateInterval time.Duration
 	// Logger takes what an operator should know, once each.
 	Logger log.Logger
-}
-
-// validate names the first setting that cannot hold.
-func (c *Config) validate() error {
-	switch {
-	case c.SlowInterval <= 0:
-		return fmt.Errorf("slow interval %s is not above 0", c.SlowInterval)
-	case c.Timeout <= 0:
-		return fmt.Errorf("timeout %s is not above 0", c.Timeout)
-	case c.ProcessMax < 0:
-		return fmt.Errorf("%d processes a GPU is below 0", c.ProcessMax)
-	case c.ProcessMinAge < 0:
-		return fmt.Errorf("minimum age %s of a process is below 0", c.ProcessMinAge)
-	case c.StateFile != "" && c.StateInterval < time.Second:
-		return fmt.Errorf("state interval %s is below 1s", c.StateInterval)
-	}
-	for _, g := range c.Groups {
-		if !slices.Contains(gpu.Groups, g) {
-			return fmt.Errorf("there is no group %q, only %v", g, gpu.Groups)
-		}
-	}
-	return c.Detector.Validate()
 }
 
 // Allocators tells what the memory allocators in processes hold. Its methods are called from

@@ -38,11 +38,7 @@ type ends struct {
 	queue   chan departed
 }
 
-// newEnds returns nil where nobody knows containers.
 func newEnds(heights *detector.Heights, owners Owners) *ends {
-	if owners == nil {
-		return nil
-	}
 	return &ends{heights: heights, owners: owners, queue: make(chan departed, maxEnds)}
 }
 

@@ -159,9 +159,6 @@ func TestEndsAreBounded(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() { e.add(1, "c1", 1) }); n > 0 {
 		t.Errorf("%g allocations", n)
 	}
-	if e := newEnds(detector.NewHeights(), nil); e != nil {
-		t.Error("asks though nobody knows containers")
-	}
 }
 
 // TestEndOfAProcess has a process leave a full memory: only what it held in one that it left well was given back.

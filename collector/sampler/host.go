@@ -41,11 +41,9 @@ type host struct {
 
 // jobsState is what is known of the mapping files. It is immutable.
 type jobsState struct {
-	jobs workload.Jobs // of the last reading that was whole
-	// generation counts the readings that were whole. Before the first one nothing is
-	// known: that is not the same as that there are no jobs.
-	generation uint64
-	failed     bool // the last reading
+	jobs   workload.Jobs // of the last reading that was whole
+	began  time.Time     // when that began; zero before the first
+	failed bool          // the last reading
 }
 
 // complaints logs what is wrong when it begins, changes and ends, and not each time.
@@ -167,6 +165,7 @@ func (s *Sampler) followJobs(ctx context.Context) {
 	c := complaints{s.cfg.Logger, map[string]string{}}
 	for ctx.Err() == nil {
 		s.readingJobs.start()
+		began := time.Now()
 		jobs, err := s.cfg.Owners.Jobs()
 		s.readingJobs.stop()
 		if jobs == nil && err == nil {
@@ -175,7 +174,7 @@ func (s *Sampler) followJobs(ctx context.Context) {
 		}
 		now := *s.jobs.Load()
 		if now.failed = c.about("cannot read which jobs run on the GPUs", err); !now.failed {
-			now.jobs, now.generation = jobs, now.generation+1
+			now.jobs, now.began = jobs, began
 		}
 		s.jobs.Store(&now)
 		select {

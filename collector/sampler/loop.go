@@ -109,7 +109,7 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 	l.processes.gone = func(key processKey, e *processEntry) {
 		s.ends.add(finding.RunsOn(e.owner, info.Name, l.profileOf(key.instance)), e.owner.ContainerID, e.seen)
 	}
-	l.tuning = &tuning{loop: l, rules: s.rules.Load()}
+	l.tuning = &tuning{loop: l, resolve: s.resolve.Load()}
 	l.domain = l.tuning.newDomain(gpu.Opt[instanceKey]{})
 	return l
 }
@@ -118,7 +118,7 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 // is retired or its recording ends.
 func (l *loop) start(ctx context.Context) {
 	ctx, l.cancel = context.WithCancel(ctx)
-	go l.run(ctx)
+	l.sampler.running.Go(func() { l.run(ctx) })
 }
 
 func (l *loop) run(ctx context.Context) {
@@ -376,9 +376,12 @@ func (l *loop) retire(news log.Logger) {
 // which is not enough for one that is stuck in a call.
 func (l *loop) stop() bool {
 	l.cancel()
-	moment := time.NewTimer(replaceGrace)
-	defer moment.Stop()
-	return !await(l.done, moment.C, false)
+	select {
+	case <-l.done:
+		return true
+	case <-time.After(replaceGrace):
+		return false
+	}
 }
 
 // resume makes l, which has not been started, go on with the GPU of a loop that is

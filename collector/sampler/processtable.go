@@ -59,9 +59,9 @@ type processEntry struct {
 	newcomer    bool          // it was not there when the exporter started
 	busy        time.Duration // when it last computed, or was first seen
 	owner       *gpu.Owner
-	final       bool   // owner will not change any more
-	jobsKnown   uint64 // the generation of jobs when it was first seen
-	job         string // that the batch system wrote down, once jobSettled
+	final       bool      // owner will not change any more
+	noted       time.Time // when it was first seen
+	job         string    // that the batch system wrote down, once jobSettled
 	jobSettled  bool
 	shown       bool
 	position    int // in the sample
@@ -94,10 +94,7 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 			t.entries[keyOf(p)] = e
 		}
 		if e == nil {
-			e = &processEntry{first: sample.T, busy: sample.T, newcomer: t.begun}
-			if known := t.jobs(); known != nil {
-				e.jobsKnown = known.generation
-			}
+			e = &processEntry{first: sample.T, busy: sample.T, newcomer: t.begun, noted: time.Now()}
 			if since, known := t.idle[keyOf(p)]; known && since < sample.T {
 				e.busy = since
 			}
@@ -190,7 +187,7 @@ func (t *processTable) addJob(e *processEntry, p *gpu.Process, owner *gpu.Owner,
 	if known == nil || owner.SlurmJob != "" {
 		return owner, done
 	}
-	if !e.jobSettled && known.generation >= e.jobsKnown+2 {
+	if !e.jobSettled && known.began.After(e.noted) {
 		e.job = known.jobs.Of(t.index, InstanceID(p.Instance), time.Unix(0, int64(p.Started.V)))
 		e.jobSettled = true
 	}

@@ -23,21 +23,17 @@ import (
 // It is called from several goroutines, one a GPU, and must not block.
 type Resolver func(labels map[string]string) detector.Config
 
-// rules is a Resolver that is in force; without one, all series have the
-// configuration of the sampler.
-type rules struct{ resolve Resolver }
-
 // Configure replaces Config.Resolve: new series ask resolve for their
 // configuration at their birth, the others at the next sample of their GPU. Their history stays,
 // but for windows of another length, which start empty. It may be called at any
 // time.
-func (s *Sampler) Configure(resolve Resolver) { s.rules.Store(&rules{resolve}) }
+func (s *Sampler) Configure(resolve Resolver) { s.resolve.Store(&resolve) }
 
 // tuning gives the detector's series of a GPU their configuration. Where another
 // loop goes on with the domains, it does with their tuning.
 type tuning struct {
-	loop  *loop
-	rules *rules // those that the series have
+	loop    *loop
+	resolve *Resolver // what the series have been configured by
 }
 
 // newDomain returns a domain without history: that of the GPU, or of a GPU
@@ -54,10 +50,10 @@ func (t *tuning) newDomain(instance gpu.Opt[instanceKey]) *domain {
 // config returns the configuration of a series.
 func (t *tuning) config(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[instanceKey]) detector.Config {
 	common := t.loop.sampler.cfg.Detector
-	if t.rules.resolve == nil {
+	if *t.resolve == nil {
 		return common
 	}
-	if cfg := t.rules.resolve(t.loop.labelsOf(s, instance)); cfg.Validate() == nil {
+	if cfg := (*t.resolve)(t.loop.labelsOf(s, instance)); cfg.Validate() == nil {
 		return cfg
 	}
 	return common
@@ -66,13 +62,13 @@ func (t *tuning) config(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[ins
 // reconfigure makes the series ask for their configuration again if there are
 // other rules, or if labels of a series have changed.
 func (l *loop) reconfigure() {
-	t, now := l.tuning, l.sampler.rules.Load()
+	t, now := l.tuning, l.sampler.resolve.Load()
 	renamed := l.processes.renamed || l.restored
 	l.restored = false
-	if now == t.rules && (!renamed || now.resolve == nil) {
+	if now == t.resolve && (!renamed || *now == nil) {
 		return
 	}
-	t.rules = now
+	t.resolve = now
 	l.domain.Reconfigure()
 	for _, d := range l.instances {
 		d.Reconfigure()

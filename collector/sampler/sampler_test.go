@@ -186,11 +186,7 @@ func runHanging(t *testing.T, source *scriptSource, change func(*Config), test f
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			s.Run(ctx)
-			close(done)
-		}()
+		done := inBackground(ctx, s.Run)
 		test(s, &out)
 		stopped := time.Now()
 		cancel()
@@ -201,6 +197,16 @@ func runHanging(t *testing.T, source *scriptSource, change func(*Config), test f
 		release()
 		synctest.Wait()
 	})
+}
+
+// inBackground runs f and returns what is closed when it has returned.
+func inBackground(ctx context.Context, f func(context.Context)) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f(ctx)
+	}()
+	return done
 }
 
 // after lets the bubble's clock go on.
@@ -1058,23 +1064,6 @@ func TestExitNearCapacityIsCounted(t *testing.T) {
 			t.Errorf("%d exits near the capacity", n)
 		}
 	})
-}
-
-func TestSamplerConfigIsChecked(t *testing.T) {
-	for want, change := range map[string]func(*Config){
-		"slow interval": func(c *Config) { c.SlowInterval = 0 },
-		"timeout":       func(c *Config) { c.Timeout = -1 },
-		"processes":     func(c *Config) { c.ProcessMax = -1 },
-		"minimum age":   func(c *Config) { c.ProcessMinAge = -1 },
-		"no group":      func(c *Config) { c.Groups = []gpu.Group{"weather"} },
-		"window":        func(c *Config) { c.Detector.Windows = nil },
-	} {
-		cfg := Config{SlowInterval: 1, Timeout: 1, Detector: detector.DefaultConfig()}
-		change(&cfg)
-		if _, err := New(&scriptSource{}, cfg); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want one about %q", err, want)
-		}
-	}
 }
 
 // hasEnded reports whether every GPU of a recording has been read to its end.

@@ -66,16 +66,12 @@ type deviceHistory struct {
 	Living []endedProcess `json:"living,omitempty"`
 }
 
+// endedProcess is a process by name. Of its Owner only labels are kept.
 type endedProcess struct {
-	PID       uint32  `json:"pid"`
-	Start     uint64  `json:"start"`
-	Instance  *uint32 `json:"gpu_instance,omitempty"`
-	Process   string  `json:"process,omitempty"`
-	Namespace string  `json:"namespace,omitempty"`
-	Pod       string  `json:"pod,omitempty"`
-	Container string  `json:"container,omitempty"`
-	SlurmJob  string  `json:"slurm_job,omitempty"`
-	User      string  `json:"user,omitempty"`
+	PID      uint32          `json:"pid"`
+	Start    uint64          `json:"start"`
+	Instance gpu.Opt[uint32] `json:"gpu_instance,omitzero"`
+	gpu.Owner
 	// Busy is when one that lives computed last, on the source's clock, ns.
 	Busy time.Duration `json:"busy,omitempty"`
 }
@@ -140,7 +136,7 @@ func bootID(procfs string) (string, error) {
 // load reads the state file, if there is to be one, and returns the histories that
 // go on. A file that cannot be used is set aside: it must not keep an exporter that is
 // started again and again from working.
-func (s *Sampler) load() []*deviceHistory {
+func (s *Sampler) load() []deviceHistory {
 	if s.cfg.StateFile == "" {
 		return nil
 	}
@@ -174,18 +170,9 @@ func (s *Sampler) load() []*deviceHistory {
 		level.Info(logger).Log("msg", "judging starts anew: the state file is of another boot")
 	default:
 		level.Info(logger).Log("msg", "going on from the state file", "saved", h.Saved.UTC().Format(time.RFC3339), "gpus", len(h.Devices))
-		return h.each()
+		return h.Devices
 	}
 	return nil
-}
-
-// each returns the histories of the GPUs.
-func (h *histories) each() []*deviceHistory {
-	var all []*deviceHistory
-	for i := range h.Devices {
-		all = append(all, &h.Devices[i])
-	}
-	return all
 }
 
 // save writes the state file again and again. Both it and the loops, which
@@ -248,7 +235,7 @@ func (s *Sampler) histories() *histories {
 	h.Heights = s.heights.Save()
 	for _, d := range shared.past {
 		if time.Since(d.Saved) < rememberDevice {
-			h.Devices = append(h.Devices, *d)
+			h.Devices = append(h.Devices, d)
 		}
 	}
 	return h
@@ -257,11 +244,11 @@ func (s *Sampler) histories() *histories {
 // revive gives a new loop, which has not been started, the history that an earlier
 // exporter left of its GPU, and takes it out of next.
 func (s *Sampler) revive(next *shared, l *loop) {
-	i := slices.IndexFunc(next.past, func(d *deviceHistory) bool { return d.UUID == l.info.UUID })
+	i := slices.IndexFunc(next.past, func(d deviceHistory) bool { return d.UUID == l.info.UUID })
 	if i < 0 {
 		return
 	}
-	h := next.past[i]
+	h := &next.past[i]
 	next.past = slices.Delete(slices.Clone(next.past), i, i+1)
 	if err := l.restore(h); err != nil {
 		level.Error(s.cfg.Logger).Log("msg", "judging starts anew", "file", s.cfg.StateFile, "err", err)
@@ -293,13 +280,8 @@ func (l *loop) history() *deviceHistory {
 
 // processHistory returns the labels of a process.
 func processHistory(key processKey, o *gpu.Owner) endedProcess {
-	e := endedProcess{
-		PID: key.id.PID, Start: key.id.Start,
-		Process: o.Process, Namespace: o.Namespace, Pod: o.Pod, Container: o.Container, SlurmJob: o.SlurmJob, User: o.User,
-	}
-	if key.instance.OK {
-		e.Instance = &key.instance.V
-	}
+	e := endedProcess{PID: key.id.PID, Start: key.id.Start, Instance: key.instance, Owner: *o}
+	e.Command, e.ContainerID, e.Runs = "", "", 0
 	return e
 }
 
@@ -308,14 +290,11 @@ func processHistory(key processKey, o *gpu.Owner) endedProcess {
 func (l *loop) restore(h *deviceHistory) error {
 	l.processes.idle = map[processKey]time.Duration{}
 	for _, e := range slices.Concat(h.Ended, h.Living) {
-		key := processKey{id: gpu.ProcessID{PID: e.PID, Start: e.Start}}
-		if e.Instance != nil {
-			key.instance = gpu.Some(*e.Instance)
-		}
+		key := processKey{gpu.ProcessID{PID: e.PID, Start: e.Start}, e.Instance}
 		if e.Busy > 0 {
 			l.processes.idle[key] = e.Busy
 		}
-		l.processes.ended[key] = &processEntry{owner: &gpu.Owner{Process: e.Process, Namespace: e.Namespace, Pod: e.Pod, Container: e.Container, SlurmJob: e.SlurmJob, User: e.User}}
+		l.processes.ended[key] = &processEntry{owner: &e.Owner}
 	}
 	findings := map[gpu.Opt[instanceKey]]finding.Memory{{}: h.Finding}
 	whole, instances := l.tuning.newDomain(gpu.Opt[instanceKey]{}), map[instanceKey]*domain{}
