@@ -4,9 +4,8 @@
 // Package collector shows Prometheus what was read last. A scrape turns one State into series: it calls no driver, takes
 // no lock and cannot fail.
 //
-// The series are grouped in families, one a file and a flag. A family is a table
-// with one row for each metric: its name, its help and how to read it from the
-// State.
+// The series are grouped in families, one a file and a flag. A family is a table with one row for each metric: its name, its
+// help and how to read it from the State.
 package collector
 
 import (
@@ -24,11 +23,9 @@ import (
 
 // Options choose what a Collector exports.
 type Options struct {
-	// Enabled switches families on and off by name; those it does not name are as
-	// Families says.
+	// Enabled switches families on and off by name; those it does not name are as Families says.
 	Enabled map[string]bool
-	// ProcessCommand adds the label command to gpu_process_info: the arguments of
-	// each process, which may hold secrets.
+	// ProcessCommand adds the label command to gpu_process_info: the arguments of each process, which may hold secrets.
 	ProcessCommand bool
 	// ProcessDetail says which processes have all of their series, and which GPUs of a fleet; empty is DetailAll.
 	ProcessDetail Detail
@@ -48,9 +45,8 @@ type Collector struct {
 	rows    []row // ordered by name
 }
 
-// New returns a Collector that exports what state returns. state must not block,
-// and nobody may change what it returned. A family that does not exist, or that
-// cannot be switched off, is an error.
+// New returns a Collector that exports what state returns. state must not block, and nobody may change what it returned. A
+// family that does not exist, or that cannot be switched off, is an error.
 func New(state func() *sampler.State, o Options) (*Collector, error) {
 	if state == nil {
 		return nil, errors.New("collector: no state to export")
@@ -58,11 +54,8 @@ func New(state func() *sampler.State, o Options) (*Collector, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	if err := o.Fleet.validate(); err != nil {
-		return nil, fmt.Errorf("collector: %w", err)
-	}
 	c := &Collector{state: state, fleet: o.Fleet, notReal: o.NotReal, scopes: newScopes(o.Fleet)}
-	for _, f := range families.families {
+	for _, f := range families {
 		on, told := o.Enabled[f.name]
 		if !f.always && !on && (told || !f.enabled) {
 			continue
@@ -116,7 +109,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if entities == nil {
 		return
 	}
-	e := emitter{to: &metricSink{ch: ch}, state: entities.state}
+	e := emitter{to: metricSink(ch)}
 	for i := range c.rows {
 		e.emitAll(&c.rows[i], entities)
 	}

@@ -18,10 +18,11 @@ import (
 func seriesOf(t *testing.T, s *sampler.State, o Options) (series map[string]string, byFamily map[string]int, windows int) {
 	t.Helper()
 	series, byFamily = map[string]string{}, map[string]int{}
+	owners := familyOf(t)
 	for name, mf := range gather(t, newCollector(t, s, o)) {
 		for _, m := range mf.GetMetric() {
 			series[fmt.Sprint(name, m.GetLabel())] = name
-			byFamily[families.owners[name]]++
+			byFamily[owners[name]]++
 			for _, l := range m.GetLabel() {
 				if l.GetName() == "window" && l.GetValue() == "10m" {
 					windows++
@@ -83,7 +84,7 @@ func TestSeriesTable(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| collector | 8 GPUs of 8 processes | with `growing` | of a GPU | of a process |\n|---|---|---|---|---|\n")
 	total := [2]int{}
-	for _, f := range families.families {
+	for _, f := range families {
 		if all[f.name] > 0 {
 			fmt.Fprintf(&b, "| `%s` | %d | %d | %.3g | %.3g |\n", f.name, all[f.name], less[f.name], float64(bare[f.name])/8, float64(all[f.name]-bare[f.name])/64)
 			total[0], total[1] = total[0]+all[f.name], total[1]+less[f.name]

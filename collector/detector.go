@@ -33,28 +33,34 @@ var detectorFamily = register(family{name: "detector", enabled: true, metrics: s
 		"{owner}":  "the pod or job",
 		"{oom}":    "the memory of the GPU or GPU instance is full, if this pod or job leaks or brings a tenth of the growth or more; +Inf: judged, and it does not",
 	}, func(w *sampler.WorkloadState) *detector.Verdict { return &w.Verdict }),
-	domainMetrics,
+	domainMetrics("gpu_", "GPU", func(d *sampler.DeviceState) *detector.Judgement[gpu.ProcessID] { return &d.Judgement }),
+	domainMetrics("gpu_mig_", "GPU instance", func(in *sampler.InstanceState) *detector.Judgement[gpu.ProcessID] { return &in.Judgement }),
+	otherMetrics,
 	findingMetrics,
-	[]metric{gauge("gpu_unreleased_memory_bytes",
-		"Memory in bytes that has stayed in use since this process ended, and that no process accounts for. The labels are those that the process had. "+
-			"Present while it stays, for 8 processes of a GPU or GPU instance at most.",
-		func(u *sampler.UnreleasedState) optional { return gpu.Some(float64(u.Used)) })},
 )})
 
-// domainMetrics are the detector's series that only some of the scopes have.
-var domainMetrics = []metric{
-	gauge("gpu_oom_headroom_bytes",
-		"What can still be allocated on the GPU before the crest of its used memory meets the capacity, in bytes: total - reserved - crest.",
-		func(d *sampler.DeviceState) optional { return value(d.Judgement.Headroom) }),
-	gauge("gpu_mig_oom_headroom_bytes",
-		"What can still be allocated on the GPU instance before the crest of its used memory meets the capacity, in bytes: total - reserved - crest.",
-		func(in *sampler.InstanceState) optional { return value(in.Judgement.Headroom) }),
-	gauges("gpu_oom_evidence", evidenceHelp, []string{"evidence"}, func(d *sampler.DeviceState, e *emitter) { evidence(&d.Judgement, e) }),
-	gauges("gpu_mig_oom_evidence", evidenceHelp, []string{"evidence"}, func(in *sampler.InstanceState, e *emitter) { evidence(&in.Judgement, e) }),
-	gauge("gpu_oom_rate_bytes_per_second", "Growth that gpu_seconds_to_oom rests on, in bytes per second. Absent without gpu_oom_evidence.",
-		func(d *sampler.DeviceState) optional { return value(d.Judgement.Rate) }),
-	gauge("gpu_mig_oom_rate_bytes_per_second", "Growth that gpu_mig_seconds_to_oom rests on, in bytes per second. Absent without gpu_mig_oom_evidence.",
-		func(in *sampler.InstanceState) optional { return value(in.Judgement.Rate) }),
+// domainMetrics are the series of a forecast: those of a GPU or of a GPU instance.
+func domainMetrics[T subject](prefix, what string, of func(*T) *detector.Judgement[gpu.ProcessID]) []metric {
+	return []metric{
+		gauge(prefix+"oom_headroom_bytes",
+			"What can still be allocated on the "+what+" before the crest of its used memory meets the capacity, in bytes: total - reserved - crest.",
+			func(x *T) optional { return value(of(x).Headroom) }),
+		gauges(prefix+"oom_evidence",
+			"1 for what foretells that the memory will be full: leak, or filling (it grows, leak or not). Absent where nothing does.",
+			[]string{"evidence"},
+			func(x *T, e *emitter) {
+				if j := of(x); j.Evidence != detector.EvidenceNone {
+					e.emit(1, j.Evidence.String())
+				}
+			}),
+		gauge(prefix+"oom_rate_bytes_per_second",
+			"Growth that "+prefix+"seconds_to_oom rests on, in bytes per second. Absent without "+prefix+"oom_evidence.",
+			func(x *T) optional { return value(of(x).Rate) }),
+	}
+}
+
+// otherMetrics are of one scope alone.
+var otherMetrics = []metric{
 	gauge("gpu_process_leak_share_ratio",
 		"Share (0 to 1) of the process in the leak rate of its GPU or GPU instance. Absent while nothing leaks there.",
 		func(p *sampler.ProcessState) optional { return value(p.Share) }),
@@ -80,14 +86,10 @@ var domainMetrics = []metric{
 		func(d *sampler.DeviceState) optional {
 			return optional{V: oneIf(d.Judgement.Attributed), OK: domainVerdict(&d.Judgement) != nil}
 		}),
-}
-
-const evidenceHelp = "1 for what foretells that the memory will be full: leak, or filling (it grows, leak or not). Absent where nothing does."
-
-func evidence(j *detector.Judgement[gpu.ProcessID], e *emitter) {
-	if j.Evidence != detector.EvidenceNone {
-		e.emit(1, j.Evidence.String())
-	}
+	gauge("gpu_unreleased_memory_bytes",
+		"Memory in bytes that has stayed in use since this process ended, and that no process accounts for. The labels are those that the process had. "+
+			"Present while it stays, for 8 processes of a GPU or GPU instance at most.",
+		func(u *sampler.UnreleasedState) optional { return gpu.Some(float64(u.Used)) }),
 }
 
 // domainVerdict returns the verdict on a whole memory, nil before the detector
@@ -230,9 +232,8 @@ func whileLeak(get func(*detector.Verdict) optional) func(*detector.Verdict, *em
 	}
 }
 
-// verdictMetrics returns the metrics of one scope, one a row. words replace
-// those in braces in the help. of returns the verdict on a subject,
-// nil if there is none.
+// verdictMetrics returns the metrics of one scope, one a row. words replace those in braces in the help. of returns the
+// verdict on a subject, nil if there is none.
 func verdictMetrics[T subject](prefix string, words map[string]string, of func(*T) *detector.Verdict) []metric {
 	metrics := make([]metric, len(verdictRows))
 	for i, r := range verdictRows {

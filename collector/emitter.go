@@ -10,22 +10,18 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/model"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// emitter turns one State into series. The series of an entity share its labels. prometheus.NewConstMetric would
-// make all of them anew for each series, which for the labels of a process is 33 allocations and a sort.
+// emitter turns one State into series.
 type emitter struct {
-	to    sink
-	state *sampler.State
-	row   *row
-	of    *entity
-	// seen are the row's own labels that were emitted for this entity, one list of
-	// values after another.
+	to  sink
+	row *row
+	of  *entity
+	// seen are the row's own labels that were emitted for this entity, one list of values after another.
 	seen []string
 	// slab holds values of labels to hand out, so that not each is an allocation.
 	slab []string
@@ -35,8 +31,7 @@ type emitter struct {
 
 // sink takes series: those of one row after those of another, in the order of their names.
 type sink interface {
-	// put takes a series of an entity. own are the values of the row's own labels, which
-	// belong to the sink.
+	// put takes a series of an entity. own are the values of the row's own labels, which belong to the sink.
 	put(r *row, of *entity, v float64, own []string)
 	// end ends a row.
 	end(r *row)
@@ -59,8 +54,7 @@ func (e *emitter) windowName(span time.Duration) string {
 type row struct {
 	metric
 	desc *prometheus.Desc
-	// order gives, for each label of a series by name, its position among the
-	// scope's labels followed by the row's own.
+	// order gives, for each label of a series by name, its position among the scope's labels followed by the row's own.
 	order []int
 	// names are those labels.
 	names []string
@@ -91,8 +85,7 @@ func newRow(m metric, s *scopes, o Options) (row, error) {
 	}, nil
 }
 
-// sortedOrder returns the positions of labels in the order of their names, as
-// client_golang wants them.
+// sortedOrder returns the positions of labels in the order of their names, as client_golang wants them.
 func sortedOrder(labels []string) []int {
 	order := make([]int, len(labels))
 	for i := range order {
@@ -122,10 +115,9 @@ func (e *emitter) maybe(o optional, labels ...string) {
 	}
 }
 
-// emit emits one series of the current row and entity. labels are the values of
-// the row's own labels; what stands beyond them belongs to a label that is not
-// wanted. NaN is not exported: it would stand for a value that is not known,
-// which has no series. Neither is a second series of the same labels.
+// emit emits one series of the current row and entity. labels are the values of the row's own labels; what stands beyond
+// them belongs to a label that is not wanted. NaN is not exported: it would stand for a value that is not known, which has
+// no series. Neither is a second series of the same labels.
 func (e *emitter) emit(v float64, labels ...string) {
 	if math.IsNaN(v) {
 		return
@@ -153,70 +145,13 @@ func (e *emitter) emit(v float64, labels ...string) {
 }
 
 // metricSink sends series to a registry.
-type metricSink struct {
-	ch chan<- prometheus.Metric
-	// slab holds series to hand out, so that not each is an allocation.
-	slab []series
+type metricSink chan<- prometheus.Metric
+
+func (m metricSink) put(r *row, of *entity, v float64, own []string) {
+	m <- prometheus.MustNewConstMetric(r.desc, r.kind, v, slices.Concat(of.values, own)...)
 }
 
-func (*metricSink) end(*row) {}
-
-func (m *metricSink) put(r *row, of *entity, v float64, own []string) {
-	base := of.labelPairs(r)
-	pairs := make([]*dto.LabelPair, len(r.order))
-	for i, o := range r.order {
-		if o < len(base) {
-			pairs[i] = base[o]
-		} else {
-			pairs[i] = &dto.LabelPair{Name: &r.names[o], Value: &own[o-len(base)]}
-		}
-	}
-	if len(m.slab) == 0 {
-		m.slab = make([]series, 128)
-	}
-	s := &m.slab[0]
-	m.slab = m.slab[1:]
-	s.row, s.value, s.labels = r, v, pairs
-	m.ch <- s
-}
-
-// labelPairs returns the labels of an entity, of which the row is one, in the order of its scope.
-func (n *entity) labelPairs(r *row) []*dto.LabelPair {
-	if n.pairs == nil {
-		n.pairs = make([]*dto.LabelPair, len(n.values))
-		for i := range n.values {
-			n.pairs[i] = &dto.LabelPair{Name: &r.names[i], Value: &n.values[i]}
-		}
-	}
-	return n.pairs
-}
-
-// series is one series at one scrape. It implements prometheus.Metric.
-type series struct {
-	row    *row
-	value  float64
-	labels []*dto.LabelPair
-}
-
-// Desc returns the descriptor of the metric.
-func (s *series) Desc() *prometheus.Desc { return s.row.desc }
-
-// Write fills out. It never fails.
-func (s *series) Write(out *dto.Metric) error {
-	out.Label = s.labels
-	s.write(out)
-	return nil
-}
-
-// write sets the value and returns the type that it has.
-func (s *series) write(out *dto.Metric) dto.MetricType {
-	if s.row.kind == prometheus.CounterValue {
-		out.Counter = &dto.Counter{Value: &s.value}
-		return dto.MetricType_COUNTER
-	}
-	out.Gauge = &dto.Gauge{Value: &s.value}
-	return dto.MetricType_GAUGE
-}
+func (metricSink) end(*row) {}
 
 // Detail says which processes have all of their series. Of a fleet, which has none, it is about GPUs and GPU instances.
 type Detail string

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	dto "github.com/prometheus/client_model/go"
-
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -25,8 +23,7 @@ type entity struct {
 	quiet bool
 	// device tells from where it is.
 	device *sampler.DeviceState
-	// pairs are made by metricSink, fragments by textSink, when they are first wanted.
-	pairs     []*dto.LabelPair
+	// fragments and text are made by textSink, when they are first wanted.
 	fragments []string
 	text      string
 }
@@ -34,7 +31,6 @@ type entity struct {
 // entities are those of one State by scope. In each scope they are ordered as Prometheus orders series:
 // by the values of their labels, in the order of the labels' names.
 type entities struct {
-	state  *sampler.State
 	scopes [numScopes][]entity
 	labels *scopes
 	fleet  Fleet
@@ -48,7 +44,7 @@ func (c *Collector) entities() (*entities, error) {
 	if s == nil {
 		return nil, nil
 	}
-	all := &entities{state: s, labels: c.scopes, fleet: c.fleet, source: c.notReal}
+	all := &entities{labels: c.scopes, fleet: c.fleet, source: c.notReal}
 	all.add(ofExporter, s, nil, nil)
 	for _, d := range s.Devices {
 		all.addDevice(d)

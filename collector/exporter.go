@@ -82,8 +82,7 @@ var _ = register(family{name: "exporter", always: true, metrics: []metric{
 		"Seconds since a call into the driver's library was entered that has not returned, from a second on; the longest by function. A hung call shows while it hangs.",
 		[]string{"gpu", "uuid", "call"},
 		func(s *sampler.State, e *emitter) {
-			// They are ordered by age, so of several calls of one function the
-			// oldest is the one that gets the series.
+			// They are ordered by age, so of several calls of one function the oldest is the one that gets the series.
 			for _, c := range s.Calls.InFlight {
 				if age := s.Time.Sub(c.Since); age >= minInFlight {
 					e.emit(age.Seconds(), indexOf(s, c.UUID), c.UUID, c.Call)
@@ -108,47 +107,35 @@ var _ = register(family{name: "exporter", always: true, metrics: []metric{
 		}),
 	gauge("gpu_leak_exporter_config_last_reload_successful",
 		"Whether (1 or 0) --detector.config could be read the last time. With 0 the rules of the time before hold. Absent without such a file.",
-		func(s *sampler.State) optional {
-			if s.Reload == nil {
-				return optional{}
-			}
-			return gpu.Some(oneIf(s.Reload.Success))
-		}),
+		func(s *sampler.State) optional { return successful(s.Reload) }),
 	gauge("gpu_leak_exporter_config_last_reload_success_timestamp_seconds",
 		"When --detector.config was last read without an error, in seconds since the Unix epoch.",
-		func(s *sampler.State) optional {
-			if s.Reload == nil {
-				return optional{}
-			}
-			return timestamp(s.Reload.Time)
-		}),
+		func(s *sampler.State) optional { return succeededAt(s.Reload) }),
 	gauge("gpu_leak_exporter_state_file_last_write_successful",
 		"Whether (1 or 0) the detector's histories could be written to --detector.state-file the last time. Absent without such a file.",
 		func(s *sampler.State) optional { return successful(s.StateFile) }),
 	gauge("gpu_leak_exporter_state_file_write_timestamp_seconds",
 		"When the detector's histories were last written to --detector.state-file, in seconds since the Unix epoch.",
-		func(s *sampler.State) optional { return writtenAt(s.StateFile) }),
+		func(s *sampler.State) optional { return succeededAt(s.StateFile) }),
 }})
 
-// successful returns whether the file could be written; absent without one.
-func successful(w *sampler.WriteState) optional {
-	if w == nil {
+// successful and succeededAt are absent where there is no such file; the latter also before the first success.
+func successful(f *sampler.FileState) optional {
+	if f == nil {
 		return optional{}
 	}
-	return gpu.Some(oneIf(w.Success))
+	return gpu.Some(oneIf(f.Success))
 }
 
-// writtenAt returns when the file was last written; absent before that.
-func writtenAt(w *sampler.WriteState) optional {
-	if w == nil {
+func succeededAt(f *sampler.FileState) optional {
+	if f == nil {
 		return optional{}
 	}
-	return timestamp(w.Time)
+	return timestamp(f.Time)
 }
 
-// minInFlight is how long a call must have taken to be shown in flight. The wait
-// for events is nearly always in flight for less, and other calls are now and
-// then: their series would come and go with the scrapes.
+// minInFlight is how long a call must have taken to be shown in flight. The wait for events is nearly always in flight for
+// less, and other calls are now and then: their series would come and go with the scrapes.
 const minInFlight = time.Second
 
 func devicesUp(s *sampler.State) (n int) {
@@ -160,8 +147,7 @@ func devicesUp(s *sampler.State) (n int) {
 	return n
 }
 
-// indexOf returns the index of the GPU of that UUID as a label value; empty if
-// there is none.
+// indexOf returns the index of the GPU of that UUID as a label value; empty if there is none.
 func indexOf(s *sampler.State, uuid string) string {
 	for _, d := range s.Devices {
 		if uuid != "" && d.Info.UUID == uuid {

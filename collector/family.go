@@ -5,7 +5,6 @@ package collector
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -16,8 +15,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// family is a group of metrics that is switched on and off as one. Its name is
-// that of its file and of its flag.
+// family is a group of metrics that is switched on and off as one. Its name is that of its file and of its flag.
 type family struct {
 	name    string
 	enabled bool // by default
@@ -25,8 +23,7 @@ type family struct {
 	metrics []metric
 }
 
-// metric is one row of a family's table: a name and how its series are read from
-// a State.
+// metric is one row of a family's table: a name and how its series are read from a State.
 type metric struct {
 	name, help string
 	kind       prometheus.ValueType
@@ -42,8 +39,7 @@ type metric struct {
 	collect func(x any, e *emitter)
 }
 
-// scope is what the series of a metric are about, and so which labels they
-// carry.
+// scope is what the series of a metric are about, and so which labels they carry.
 type scope uint8
 
 const (
@@ -126,43 +122,19 @@ func (m metric) evenDown() metric {
 	return m
 }
 
-// labelIf returns m with one more label, the last, where wanted says so. What
-// emits its series gives the value in any case.
+// labelIf returns m with one more label, the last, where wanted says so. What emits its series gives the value in any case.
 func (m metric) labelIf(label string, wanted func(Options) bool) metric {
 	m.optional, m.wanted = label, wanted
 	return m
 }
 
-// registry holds families ordered by name. The zero registry is ready for use.
-type registry struct {
-	families []family
-	owners   map[string]string // metric → family
-}
-
-// register adds f. It panics if the family or one of its metrics is there
-// already: that is a mistake in this package, seen at the first start.
-func (r *registry) register(f family) {
-	i, found := slices.BinarySearchFunc(r.families, f.name, func(f family, name string) int { return cmp.Compare(f.name, name) })
-	if found {
-		panic(fmt.Sprintf("collector: family %q is registered twice", f.name))
-	}
-	if r.owners == nil {
-		r.owners = make(map[string]string)
-	}
-	for _, m := range f.metrics {
-		if owner, taken := r.owners[m.name]; taken {
-			panic(fmt.Sprintf("collector: metric %q of family %q is already one of family %q", m.name, f.name, owner))
-		}
-		r.owners[m.name] = f.name
-	}
-	r.families = slices.Insert(r.families, i, f)
-}
-
-var families registry
+// families are ordered by name.
+var families []family
 
 // register adds f to the families that New and Families know, and returns it.
 func register(f family) family {
-	families.register(f)
+	i, _ := slices.BinarySearchFunc(families, f.name, func(f family, name string) int { return cmp.Compare(f.name, name) })
+	families = slices.Insert(families, i, f)
 	return f
 }
 
@@ -175,7 +147,7 @@ type FamilyInfo struct {
 // Families lists the families that can be switched on and off, ordered by name.
 func Families() []FamilyInfo {
 	var infos []FamilyInfo
-	for _, f := range families.families {
+	for _, f := range families {
 		if !f.always {
 			infos = append(infos, FamilyInfo{f.name, f.enabled})
 		}

@@ -23,8 +23,7 @@ func fixtureAt(n float64) time.Time { return fixtureEpoch.Add(time.Duration(n * 
 // fixtureSince is a moment on the clock of detector.Frame.T.
 func fixtureSince(n float64) time.Duration { return time.Duration(fixtureAt(n).UnixNano()) }
 
-// fixture is a State in which no two numbers of one GPU are the same, so that a
-// getter that reads the wrong field shows:
+// fixture is a State in which no two numbers of one GPU are the same, so that a getter that reads the wrong field shows:
 //
 //	GPU 0 offers everything, and leaks
 //	GPU 1 is down; what it measured before must not show
@@ -59,8 +58,8 @@ func fixture() *sampler.State {
 			},
 		},
 		Unresolved: 9,
-		Reload:     &sampler.ReloadState{Success: true, Time: time.Unix(1_771_234_890, 0)},
-		StateFile:  &sampler.WriteState{Success: true, Time: time.Unix(1_771_234_567, 0)},
+		Reload:     &sampler.FileState{Success: true, Time: time.Unix(1_771_234_890, 0)},
+		StateFile:  &sampler.FileState{Success: true, Time: time.Unix(1_771_234_567, 0)},
 		DeviceHolders: []sampler.DeviceHolder{
 			{Device: "/dev/nvidia0", Process: gpu.Process{ID: gpu.ProcessID{PID: 1001}, Owner: trainer()}},
 			{Device: "/dev/nvidia0", Process: gpu.Process{ID: gpu.ProcessID{PID: 1001}, Owner: trainer()}},
@@ -269,8 +268,7 @@ func migGPU() *sampler.DeviceState {
 	}
 }
 
-// hostileGPU has what a user can put into the name of a process, and one that no
-// source should send.
+// hostileGPU has what a user can put into the name of a process, and one that no source should send.
 func hostileGPU() *sampler.DeviceState {
 	process := func(pid uint32, name string) sampler.ProcessState {
 		return sampler.ProcessState{Process: gpu.Process{ID: gpu.ProcessID{PID: pid}, Owner: &gpu.Owner{Process: name, Command: name}}}

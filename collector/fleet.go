@@ -4,8 +4,6 @@
 package collector
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -17,28 +15,18 @@ import (
 // zero Fleet is for those of one host.
 type Fleet struct {
 	// Labels are the names of the labels that tell where a GPU is, such as instance, in the order of
-	// gpu.Info.Place. Each series of a GPU has them, and namespace, pod and container of whom it is allotted to.
+	// gpu.Info.Place, as many as that has at most. Each series of a GPU has them, and namespace, pod and container of whom it is allotted to.
 	Labels []string
 }
 
 // ownerLabels are those that the GPUs of a fleet have of whom they are allotted to.
 var ownerLabels = []string{"namespace", "pod", "container"}
 
-// ReservedLabels are names that Fleet.Labels cannot have: other labels of series have them.
+// ReservedLabels are names that Fleet.Labels must not have: other labels of series have them.
 var ReservedLabels = slices.Concat(processLabels, []string{
 	"profile", "scope", "user", "source", "evidence", "state", "window", "reason", "pattern", "name", "pci_bus_id", "serial", "vbios_version",
 	"architecture", "driver_version", "cuda_version", "memory", "job", "version",
 })
-
-func (f Fleet) validate() error {
-	if len(f.Labels) > gpu.MaxPlaceLabels {
-		return fmt.Errorf("%d labels of a fleet, there can be %d", len(f.Labels), gpu.MaxPlaceLabels)
-	}
-	if slices.ContainsFunc(f.Labels, func(name string) bool { return slices.Contains(ReservedLabels, name) }) {
-		return errors.New("a label of a fleet is one that series have")
-	}
-	return nil
-}
 
 // scopes are the labels of each scope, and their order by name.
 type scopes struct {

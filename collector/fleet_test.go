@@ -70,11 +70,6 @@ func TestFleetLabels(t *testing.T) {
 			t.Errorf("%s is there", name)
 		}
 	}
-	for _, labels := range [][]string{{"a", "b", "c", "d", "e"}, {"uuid"}, {"pod"}} {
-		if _, err := New(func() *sampler.State { return s }, Options{Fleet: Fleet{Labels: labels}}); err == nil {
-			t.Errorf("%q are taken", labels)
-		}
-	}
 }
 
 // TestFleetDetail leaves out what nobody asks of a GPU of a fleet whose memory does not grow.

@@ -26,7 +26,7 @@ func TestReadme(t *testing.T) {
 	code := func(labels []string) string { return "`" + strings.Join(labels, "`, `") + "`" }
 	var b strings.Builder
 	fmt.Fprintf(&b, readmeLabels, code(scopeLabels[ofGPU]), code(scopeLabels[ofInstance]), code(scopeLabels[ofProcess]), code(scopeLabels[ofWorkload]), code(scopeLabels[ofFinding]))
-	for _, f := range families.families {
+	for _, f := range families {
 		flag := ""
 		switch {
 		case f.always:

@@ -28,7 +28,7 @@ type reloader struct {
 	// reading is held while the file is read: of two readings the later one must
 	// hold.
 	reading sync.Mutex
-	state   atomic.Pointer[sampler.ReloadState] // nil without a file
+	state   atomic.Pointer[sampler.FileState] // nil without a file
 }
 
 // newReloader returns a reloader. The rules that were read at the start hold
@@ -43,7 +43,7 @@ func newReloader(cfg *config, apply func(sampler.Resolver), logger log.Logger) *
 
 // took notes that rules were read without an error.
 func (r *reloader) took(c *detectorconfig.Config) {
-	r.state.Store(&sampler.ReloadState{Success: true, Time: time.Now()})
+	r.state.Store(&sampler.FileState{Success: true, Time: time.Now()})
 	level.Info(r.logger).Log("msg", "The rules of the detector hold", "file", r.cfg.rulesFile, "groups", len(c.Groups()), "rules", c.Rules())
 }
 
@@ -57,7 +57,7 @@ func (r *reloader) reload() error {
 	defer r.reading.Unlock()
 	c, err := r.cfg.loadRules()
 	if err != nil {
-		r.state.Store(&sampler.ReloadState{Time: r.state.Load().Time})
+		r.state.Store(&sampler.FileState{Time: r.state.Load().Time})
 		level.Error(r.logger).Log("msg", "The rules of the detector cannot be read; those of before stay", "err", oneLine(err))
 		return err
 	}

@@ -48,7 +48,7 @@ func (r *reloading) write(t *testing.T, text string) {
 	}
 }
 
-func (r *reloading) reloadState() sampler.ReloadState {
+func (r *reloading) reloadState() sampler.FileState {
 	return *r.with(func() *sampler.State { return &sampler.State{} })().Reload
 }
 

@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -196,30 +194,17 @@ func (r *reading) aside(f func()) {
 	}
 }
 
-// failure returns the failures so far, nil without one.
+// failure returns the failure that ended the reading, else the first one and how many more there were; nil without any.
 func (r *reading) failure() error {
-	if len(r.errs) == 0 {
+	switch n := len(r.errs); {
+	case n == 0:
 		return nil
+	case n == 1 || r.ended:
+		return r.errs[n-1]
+	default:
+		return fmt.Errorf("%w, and %d more", r.errs[0], n-1)
 	}
-	return failures(r.errs)
 }
-
-// failures are the errors of several calls, in one line.
-type failures []error
-
-// Error names each failure once: a call may be made for many links or locations.
-func (f failures) Error() string {
-	var texts []string
-	for _, err := range f {
-		if text := err.Error(); !slices.Contains(texts, text) {
-			texts = append(texts, text)
-		}
-	}
-	return strings.Join(texts, "; ")
-}
-
-// Unwrap returns the errors.
-func (f failures) Unwrap() []error { return f }
 
 // fatal returns the failure that ended the reading; nil without one.
 func (r *reading) fatal() error {

@@ -57,49 +57,23 @@ type processInfo struct {
 	compute  uint32
 }
 
-// processInfo1 is nvmlProcessInfo_v1_t.
-type processInfo1 struct {
-	pid  uint32
-	used uint64
-}
-
 // pointer returns the handle as the library knows it. go-nvml has it only in a field of an unnamed type.
 func pointer(d nvml.Device) unsafe.Pointer { return reflect.ValueOf(d).Field(0).UnsafePointer() }
 
 // runningProcesses returns one of the driver's lists of processes. function is its name without version, buf the buffer to use
 // again.
 func (r *reading) runningProcesses(function string, buf *[]processInfo) (list []processInfo, err error) {
-	name, v1 := r.listVersion(function)
-	if !v1 {
-		return fill(r, name, buf, r.lister(name))
-	}
-	var buf1 []processInfo1
-	list1, err := fill(r, name, &buf1, r.lister(name))
-	for _, p := range list1 {
-		list = append(list, processInfo{p.pid, p.used, noInstance, noInstance})
-	}
-	return list, err
-}
-
-// listVersion chooses the newest version of a function with entries of a known size. Drivers around 535.43 have a version 3
-// with longer entries, which would overrun the buffer. The functions that they have and lack tell them.
-func (r *reading) listVersion(function string) (name string, v1 bool) {
 	l := r.device.source.library
+	// Drivers around 535.43 have a version 3 with longer entries, which would overrun the buffer. The functions that they have
+	// and lack tell them.
 	longer := l.has("nvmlDeviceGetConfComputeMemSizeInfo") && !l.has("nvmlDeviceGetRunningProcessDetailList")
-	switch {
-	case l.has(function+"_v3") && !(longer && l.has(function+"_v2")):
-		return function + "_v3", false
-	case l.has(function + "_v2"):
-		return function + "_v2", false
+	name := function + "_v3"
+	if longer || !l.has(name) {
+		name = function + "_v2"
 	}
-	return function, true
-}
-
-func (r *reading) lister(name string) func(unsafe.Pointer, *C.uint) nvml.Return {
-	return func(buf unsafe.Pointer, n *C.uint) nvml.Return {
-		f := r.device.source.library.symbol(name)
-		return nvml.Return(C.call_running_processes(f, pointer(r.handle.Device), n, buf))
-	}
+	return fill(r, name, buf, func(buf unsafe.Pointer, n *C.uint) nvml.Return {
+		return nvml.Return(C.call_running_processes(l.symbol(name), pointer(r.handle.Device), n, buf))
+	})
 }
 
 // processUtilization returns the utilisation samples of processes that are newer than the time stamp since.

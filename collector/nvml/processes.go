@@ -14,8 +14,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// lists are the driver's lists of processes. Without an MPS list (before driver 450, or where MPS is not offered) its clients
-// stand in the compute list.
+// lists are the driver's lists of processes. Where MPS is not offered its clients stand in the compute list.
 var lists = [...]struct {
 	function string
 	kind     gpu.ProcessType
@@ -32,7 +31,6 @@ type processTable struct {
 	last    [len(lists)][]processInfo // each list as it was last read
 	read    [len(lists)]bool          // whether it ever was
 	seen    map[uint32]*process
-	numbers numbering
 	samples utilizationSamples
 }
 
@@ -67,7 +65,6 @@ func (r *reading) processes(s *gpu.Sample) {
 		merged.add(t.last[i], l.kind, true)
 	}
 	all := merged.list()
-	handed := t.numbers.next(r.device.source.procs.lastNumber()) // after the lists: it covers all that they hold
 	use := r.usage(s, all)
 	s.ProcessesKnown = !unseen && slices.Contains(t.read[:], true)
 	s.Processes = make([]gpu.Process, 0, len(all))
@@ -75,7 +72,7 @@ func (r *reading) processes(s *gpu.Sample) {
 	for _, l := range all {
 		known := seen[l.pid]
 		if known == nil {
-			known = r.lookUp(l, s.T, handed)
+			known = r.lookUp(l, s.T)
 		}
 		p, ok := r.resolve(l, known, s.T)
 		if !ok {
@@ -90,10 +87,10 @@ func (r *reading) processes(s *gpu.Sample) {
 	s.ProcessesComplete = complete && s.ProcessesKnown
 }
 
-// lookUp returns what is known of a listed process, read for this sample or, if it cannot have changed, for an earlier one.
-func (r *reading) lookUp(l listed, at time.Duration, handed handedOut) *process {
+// lookUp returns what is known of a listed process, read for this sample or, while that holds, for an earlier one.
+func (r *reading) lookUp(l listed, at time.Duration) *process {
 	before := r.device.processes.seen[l.pid]
-	if before != nil && !l.kept && !handed.has(l.pid) && before.stands(l.pid, at) {
+	if before != nil && !l.kept && before.stands(l.pid, at) {
 		return before
 	}
 	p := r.device.source.procs.look(r.device.info.UUID, l.pid, before)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -20,12 +19,12 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
-// hostPIDNamespace is the inode of the kernel's first pid namespace
-// (PROC_PID_INIT_INO), the host's.
+// hostPIDNamespace is the inode of the kernel's first pid namespace (PROC_PID_INIT_INO), the host's.
 const hostPIDNamespace = "pid:[4026531836]"
 
-// statInterval is how often a process is read that shows no sign of change. Higher values cost less. That it is stuck, an
-// orphan or has ended is then noticed later, which matters only after minutes.
+// statInterval is how often a process is read that is listed in each sample. Higher values cost less. That it is stuck, an
+// orphan or has ended is then noticed later, which matters only after minutes. So is that another process has its number:
+// for that Linux must go through all numbers between two samples.
 const statInterval = 15 * time.Second
 
 // process is procfs's data on a process. It is immutable.
@@ -227,27 +226,6 @@ func (p *procfs) isService(pid uint32) bool {
 	return err != nil || hostfs.ParseCgroup(string(b)).Service
 }
 
-// Linux hands out the numbers of processes in order, and starts again from the lowest behind the highest (alloc_pid in
-// kernel/pid.c). sys/kernel/ns_last_pid has the last one. So a number that was not passed since the last sample still belongs
-// to the same process, and one small file tells that of all processes on a GPU.
-
-// roundTrip is the longest time between two reads of that file: after it the numbers could have gone all the way round. There
-// are 32,768 at least, so it holds for up to 6,000 new threads a second.
-const roundTrip = 5 * time.Second
-
-// lastNumber returns the last number that was handed out in this process's namespace, absent if the kernel does not tell it,
-// and the moment before the read on the steady clock.
-func (p *procfs) lastNumber() (last gpu.Opt[uint32], at time.Duration) {
-	at = p.clock.steady(time.Now())
-	var b [16]byte
-	n, err := readFile(p.root+"/sys/kernel/ns_last_pid", b[:])
-	if err != nil {
-		return gpu.Opt[uint32]{}, at
-	}
-	number, err := strconv.ParseUint(strings.TrimSpace(string(b[:n])), 10, 32)
-	return gpu.Opt[uint32]{V: uint32(number), OK: err == nil}, at
-}
-
 // readFile fills b with the beginning of a file. Package os would also offer each file to the runtime's poller.
 func readFile(path string, b []byte) (n int, err error) {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
@@ -256,33 +234,4 @@ func readFile(path string, b []byte) (n int, err error) {
 	}
 	defer syscall.Close(fd)
 	return syscall.Read(fd, b)
-}
-
-// numbering follows the numbers from sample to sample of one GPU. The zero numbering is ready for use.
-type numbering struct {
-	last gpu.Opt[uint32]
-	at   time.Duration // when that was read, which a call that hangs may put long after the sample's time
-}
-
-// next returns the numbers that may have been handed out since the sample before. It takes the results of lastNumber.
-func (n *numbering) next(last gpu.Opt[uint32], at time.Duration) handedOut {
-	h := handedOut{after: n.last.V, upTo: last.V, all: !n.last.OK || !last.OK || at-n.at > roundTrip}
-	*n = numbering{last, at}
-	return h
-}
-
-// handedOut is the numbers after one and up to another, or all.
-type handedOut struct {
-	after, upTo uint32
-	all         bool
-}
-
-func (h handedOut) has(pid uint32) bool {
-	switch {
-	case h.all:
-		return true
-	case h.after <= h.upTo:
-		return h.after < pid && pid <= h.upTo
-	}
-	return pid > h.after || pid <= h.upTo // they have started again
 }

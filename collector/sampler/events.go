@@ -5,9 +5,7 @@ package sampler
 
 import (
 	"cmp"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -43,82 +41,26 @@ func (x *xidCounts) of(uuid string) []XIDState {
 	return noXIDs
 }
 
-// add counts an event of the GPU of that UUID.
-func (x *xidCounts) add(uuid string, e gpu.Event) {
+// xidPause is how far apart two lines of the log about the same XID error of a GPU are: a GPU that fails may report one
+// thousands of times.
+const xidPause = time.Minute
+
+// add counts an event of the GPU of that UUID, or address. It returns the count, and whether it is worth a line: those of a
+// storm are not, but for the 2nd, 4th, 8th and so on.
+func (x *xidCounts) add(uuid string, e gpu.Event) (count uint64, worth bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	counts := slices.Clone(x.of(uuid))
 	i, found := slices.BinarySearchFunc(counts, e.XID, func(s XIDState, code uint64) int { return cmp.Compare(s.Code, code) })
 	if !found {
 		if len(counts) >= maxXIDs {
-			return
+			return 0, false
 		}
 		counts = slices.Insert(counts, i, XIDState{Code: e.XID})
 	}
-	counts[i].Count++
-	counts[i].Last = e.Time
+	c := &counts[i]
+	before := c.Last
+	c.Count, c.Last = c.Count+1, e.Time
 	x.byUUID.Store(uuid, counts)
-}
-
-// xidLogPause is how far apart two lines about the same XID error of a GPU are: a GPU that fails may
-// report one thousands of times.
-const xidLogPause = time.Minute
-
-// xidLog says which XID errors are worth a line. The zero xidLog is ready for use, by several goroutines.
-type xidLog struct {
-	mu   sync.Mutex
-	last map[xidSource]*xidLine
-}
-
-// xidSource is a code of a GPU, by its UUID or its address.
-type xidSource struct {
-	uuid, address string
-	code          uint64
-}
-
-type xidLine struct {
-	at     time.Time
-	unsaid int // since then
-}
-
-// worth reports whether an event is to be logged, and how many of its like were not since the last that
-// was.
-func (x *xidLog) worth(e gpu.Event, now time.Time) (worth bool, unsaid int) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	from := xidSource{e.UUID, e.PCIBusID, e.XID}
-	line := x.last[from]
-	switch {
-	case line != nil && now.Sub(line.at) < xidLogPause:
-		line.unsaid++
-		return false, 0
-	case line == nil && len(x.last) >= maxXIDs && !x.forget(now):
-		return false, 0 // so many at once: the metric counts them
-	case line == nil:
-		if x.last == nil {
-			x.last = map[xidSource]*xidLine{}
-		}
-		line = &xidLine{}
-		x.last[from] = line
-	}
-	unsaid = line.unsaid
-	*line = xidLine{at: now}
-	return true, unsaid
-}
-
-// forget drops what has not been logged for a while, and reports whether there is room then.
-func (x *xidLog) forget(now time.Time) bool {
-	maps.DeleteFunc(x.last, func(_ xidSource, l *xidLine) bool { return now.Sub(l.at) >= xidLogPause })
-	return len(x.last) < maxXIDs
-}
-
-// sameBus reports whether two PCI addresses are the same: the kernel writes the
-// domain with four digits and no function, NVML with eight and a function.
-func sameBus(a, b string) bool {
-	return a != "" && busKey(a) == busKey(b)
-}
-
-func busKey(address string) string {
-	address, _, _ = strings.Cut(strings.ToLower(address), ".")
-	return strings.TrimLeft(address, "0")
+	return c.Count, c.Count&(c.Count-1) == 0 || e.Time.Sub(before) >= xidPause
 }

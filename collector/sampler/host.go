@@ -22,8 +22,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 )
 
-// jobsInterval is how often the mapping files are read: a process must know its job
-// before its first series.
+// jobsInterval is how often the mapping files are read: a process must know its job before its first series.
 const jobsInterval = time.Second
 
 // host is what the system, not the driver, shows of the GPUs. It is immutable.
@@ -31,8 +30,7 @@ type host struct {
 	pci        gpu.Opt[int]
 	holders    []DeviceHolder
 	allotments []Allotment
-	// walked says that the owners were asked, failed that something of it failed, and
-	// took is the time that it took.
+	// walked says that the owners were asked, failed that something of it failed, and took is the time that it took.
 	walked, failed bool
 	took           time.Duration
 	unresolved     int // processes that could not be looked up
@@ -41,11 +39,9 @@ type host struct {
 
 // jobsState is what is known of the mapping files. It is immutable.
 type jobsState struct {
-	jobs workload.Jobs // of the last reading that was whole
-	// generation counts the readings that were whole. Before the first one nothing is
-	// known: that is not the same as that there are no jobs.
-	generation uint64
-	failed     bool // the last reading
+	jobs   workload.Jobs // of the last reading that was whole
+	began  time.Time     // when that began; zero before the first
+	failed bool          // the last reading
 }
 
 // complaints logs what is wrong when it begins, changes and ends, and not each time.
@@ -71,9 +67,8 @@ func (c *complaints) about(what string, err error, example ...any) (failed bool)
 	return err != nil
 }
 
-// lookAround publishes what the system, not the driver, shows of the GPUs, again
-// and again. It walks through all of procfs and asks the kubelet, which takes its
-// time and may hang: nothing waits for it.
+// lookAround publishes what the system, not the driver, shows of the GPUs, again and again. It walks through all of procfs
+// and asks the kubelet, which takes its time and may hang: nothing waits for it.
 func (s *Sampler) lookAround(ctx context.Context) {
 	c := complaints{s.cfg.Logger, map[string]string{}}
 	for ctx.Err() == nil {
@@ -99,8 +94,7 @@ func (s *Sampler) lookAround(ctx context.Context) {
 	}
 }
 
-// askOwners fills in who holds the device files, and whose the GPUs are. What
-// failed is absent until the next time.
+// askOwners fills in who holds the device files, and whose the GPUs are. What failed is absent until the next time.
 func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 	began := time.Now()
 	s.walking.start()
@@ -126,13 +120,9 @@ func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 }
 
 // What a missing right hides is no failure: it is absent, and said once.
-var (
-	errUnresolved   = errors.New("they are not in procfs: the exporter needs the pid namespace of the host (hostPID: true, docker --pid=host) and its procfs at --path.procfs")
-	errTooManyFiles = errors.New("there are too many: gpu_process_device_open shows some of them later")
-)
+var errUnresolved = errors.New("they are not in procfs: the exporter needs the pid namespace of the host (hostPID: true, docker --pid=host) and its procfs at --path.procfs")
 
-// logHidden says what is missing, if something cannot be seen. A
-// process that is about to end may not be found for once.
+// logHidden says what is missing, if something cannot be seen. A process that is about to end may not be found for once.
 func (s *Sampler) logHidden(now *host, c *complaints, unseen workload.Unseen) {
 	unresolved := 0
 	for _, l := range s.shared.Load().loops {
@@ -151,22 +141,17 @@ func (s *Sampler) logHidden(now *host, c *complaints, unseen workload.Unseen) {
 	now.unresolved = unresolved
 	c.about("cannot look up whose some processes on the GPUs are", hidden)
 	c.about("cannot see all open device files", closed, "pid", unseen.Unreadable)
-	var late error
-	if unseen.Postponed > 0 {
-		late = errTooManyFiles
-	}
-	c.about("cannot look at the open files of all processes in time", late, "processes", unseen.Postponed)
 	if s.cfg.Allocators != nil {
 		c.about("cannot look for probes in all processes", s.cfg.Allocators.Problem())
 	}
 }
 
-// followJobs publishes the jobs of the mapping files again and again, if there are
-// any.
+// followJobs publishes the jobs of the mapping files again and again, if there are any.
 func (s *Sampler) followJobs(ctx context.Context) {
 	c := complaints{s.cfg.Logger, map[string]string{}}
 	for ctx.Err() == nil {
 		s.readingJobs.start()
+		began := time.Now()
 		jobs, err := s.cfg.Owners.Jobs()
 		s.readingJobs.stop()
 		if jobs == nil && err == nil {
@@ -175,7 +160,7 @@ func (s *Sampler) followJobs(ctx context.Context) {
 		}
 		now := *s.jobs.Load()
 		if now.failed = c.about("cannot read which jobs run on the GPUs", err); !now.failed {
-			now.jobs, now.generation = jobs, now.generation+1
+			now.jobs, now.began = jobs, began
 		}
 		s.jobs.Store(&now)
 		select {
@@ -219,8 +204,8 @@ func allotmentsOf(d *DeviceState, all []Allotment) []AllotmentState {
 
 // instanceNamed reports whether a device is this GPU, or which instance of it:
 //
-//	GPU-UUID, nvidia0                      the GPU
-//	MIG-UUID, MIG-GPU-UUID/7/0, nvidia0/gi7  an instance
+//	GPU-UUID, nvidia0      the GPU
+//	MIG-UUID, nvidia0/gi7  an instance
 func instanceNamed(d *DeviceState, device string) (instance gpu.Opt[uint32], ok bool) {
 	if device == d.Info.UUID {
 		return instance, device != ""
@@ -232,25 +217,13 @@ func instanceNamed(d *DeviceState, device string) (instance gpu.Opt[uint32], ok 
 			}
 		}
 	}
-	if rest, found := strings.CutPrefix(device, "MIG-"+d.Info.UUID+"/"); found && d.Info.UUID != "" {
-		id, _, _ := strings.Cut(rest, "/")
-		return numbered(id)
-	}
 	if !d.Info.Minor.OK {
 		return instance, false
 	}
 	file := "nvidia" + strconv.Itoa(d.Info.Minor.V)
 	if id, found := strings.CutPrefix(device, file+"/gi"); found {
-		return numbered(id)
+		n, err := strconv.ParseUint(id, 10, 32)
+		return gpu.Some(uint32(n)).If(err == nil), err == nil
 	}
 	return instance, device == file
-}
-
-// numbered returns the instance of that number.
-func numbered(id string) (instance gpu.Opt[uint32], ok bool) {
-	n, err := strconv.ParseUint(id, 10, 32)
-	if err != nil {
-		return instance, false
-	}
-	return gpu.Some(uint32(n)), true
 }

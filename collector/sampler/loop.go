@@ -39,11 +39,10 @@ type loop struct {
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when run has returned
 
-	published atomic.Pointer[publication]
+	published atomic.Pointer[DeviceState]   // immutable
 	prepared  atomic.Pointer[deviceHistory] // for the state file
 	reading   stopwatch                     // since when the GPU is being read; each call starts it anew
 	missed    atomic.Uint64
-	ended     atomic.Bool
 	retired   stopwatch // since when the device is gone
 
 	progress
@@ -53,14 +52,11 @@ type loop struct {
 type progress struct {
 	frames    finding.Frames
 	tuning    *tuning
-	domain    *domain
-	instances map[instanceKey]*domain
+	memories  map[gpu.Opt[uint32]]*memory // by instance, with wholeGPU
 	processes processTable
 	peak      detector.Crest[uint64]
 	said      findingLog
 	hung      bool // the log has said that a call has not returned
-	findings  map[gpu.Opt[instanceKey]]finding.Memory
-	deaths    map[gpu.Opt[uint32]][]finding.End // of this frame, while the memory was full
 	curves    curves
 	status    gpu.Status
 	readings  []reading
@@ -69,7 +65,7 @@ type progress struct {
 	fault     faultLog
 	lost      bool // the GPU cannot be read, and what it held is gone
 	blind     bool // it is read, and does not tell how much memory is used
-	laidOut   bool // instances is the layout of a sample, or of an earlier exporter's last
+	laidOut   bool // memories has the layout of a sample, or of an earlier exporter's last
 	restored  bool // from the state file, which does not tell whose the processes are
 	exits     uint64
 	// ahead is how far the wall clock has been set since the source's clock was
@@ -77,13 +73,6 @@ type progress struct {
 	ahead time.Duration
 	// preparedAt is when the history was prepared last.
 	preparedAt time.Time
-}
-
-// publication is what a loop publishes after a sample. It is immutable.
-type publication struct {
-	state      *DeviceState
-	unresolved int
-	readings   []reading
 }
 
 // reading is how the last reading of a group went.
@@ -97,28 +86,23 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 	info := d.Info()
 	l := &loop{
 		sampler: s, device: d, info: info, done: make(chan struct{}), cancel: func() {},
-		logger: log.With(s.cfg.Logger, "gpu", info.IndexLabel(), "uuid", info.UUID),
-		progress: progress{
-			instances: map[instanceKey]*domain{},
-			findings:  map[gpu.Opt[instanceKey]]finding.Memory{},
-			deaths:    map[gpu.Opt[uint32]][]finding.End{},
-			processes: newProcessTable(s.cfg, info.IndexLabel(), s.jobs.Load),
-			curves:    curves{memories: map[gpu.Opt[instanceKey]]*history{}},
-		},
+		logger:   log.With(s.cfg.Logger, "gpu", info.IndexLabel(), "uuid", info.UUID),
+		progress: progress{processes: newProcessTable(s.cfg, info.IndexLabel(), s.jobs.Load)},
 	}
 	l.processes.gone = func(key processKey, e *processEntry) {
-		s.ends.add(finding.RunsOn(e.owner, info.Name, l.profileOf(key.instance)), e.owner.ContainerID, e.seen)
+		if m := l.memories[key.instance]; m != nil {
+			s.ends.add(finding.RunsOn(e.owner, info.Name, m.profile), e.owner.ContainerID, e.seen)
+		}
 	}
-	l.tuning = &tuning{loop: l, rules: s.rules.Load()}
-	l.domain = l.tuning.newDomain(gpu.Opt[instanceKey]{})
+	l.tuning = &tuning{loop: l, resolve: s.resolve.Load()}
+	l.memories = map[gpu.Opt[uint32]]*memory{wholeGPU: l.newMemory(wholeGPU, "")}
 	return l
 }
 
-// start readies the loop to be retired and runs it until ctx is done, the GPU
-// is retired or its recording ends.
+// start readies the loop to be retired and runs it until ctx is done, the GPU is retired or its recording ends.
 func (l *loop) start(ctx context.Context) {
 	ctx, l.cancel = context.WithCancel(ctx)
-	go l.run(ctx)
+	l.sampler.running.Go(func() { l.run(ctx) })
 }
 
 func (l *loop) run(ctx context.Context) {
@@ -127,7 +111,6 @@ func (l *loop) run(ctx context.Context) {
 	for {
 		missed, err := l.device.Wait(ctx)
 		if errors.Is(err, io.EOF) {
-			l.ended.Store(true)
 			level.Info(l.logger).Log("msg", "the recording has ended; its last state stays")
 			return
 		}
@@ -190,19 +173,17 @@ func (l *loop) fail(err error) {
 	l.publishDown(l.published.Load(), err.Error())
 }
 
-// publishDown publishes that the GPU cannot be read, and when that was possible
-// last.
-func (l *loop) publishDown(last *publication, why string) {
+// publishDown publishes that the GPU cannot be read, and when that was possible last.
+func (l *loop) publishDown(last *DeviceState, why string) {
 	down := &DeviceState{Info: l.info, Error: why}
 	if last != nil {
-		down.SampleTime, down.Owner = last.state.SampleTime, last.state.Owner
+		down.SampleTime, down.Owner = last.SampleTime, last.Owner
 	}
-	l.published.Store(&publication{state: down})
+	l.published.Store(down)
 }
 
-// wentAway reports whether what a GPU held is gone with this failure: it has to
-// be reset before it can be read again, or the driver to be loaded. A driver that
-// only does not answer yet is still there.
+// wentAway reports whether what a GPU held is gone with this failure: it has to be reset before it can be read again, or the
+// driver to be loaded. A driver that only does not answer yet is still there.
 func wentAway(err error) bool {
 	if errors.Is(err, gpu.ErrLost) {
 		return true
@@ -211,18 +192,16 @@ func wentAway(err error) bool {
 	return ok && driver.Reason != reasonInUse && driver.Reason != reasonHangs
 }
 
-// forget throws away the histories of a GPU that holds nothing of what it held,
-// once until it is read again. It is not left for then: the exporter may have
-// been started again, from the state file.
+// forget throws away the histories of a GPU that holds nothing of what it held, once until it is read again. It is not left
+// for then: the exporter may have been started again, from the state file.
 func (l *loop) forget() {
 	if l.lost {
 		return
 	}
 	l.lost, l.laidOut = true, false
-	l.domain.Reset(detector.ReasonDeviceReset)
-	clear(l.instances)
-	clear(l.findings)
-	clear(l.curves.memories)
+	whole := &memory{domain: l.memories[wholeGPU].domain}
+	whole.domain.Reset(detector.ReasonDeviceReset)
+	l.memories = map[gpu.Opt[uint32]]*memory{wholeGPU: whole}
 }
 
 func (l *loop) slowDue(t time.Duration) bool {
@@ -266,6 +245,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 		Info: l.info, Up: true, SampleTime: sample.Time,
 		Memory: sample.Memory, MIGEnabled: sample.MIGEnabled, Status: l.status, Owner: sample.Owner,
 		Unattributed: unattributed(l.info, sample), ProcessesKnown: sample.ProcessesKnown, ProcessCount: len(sample.Processes),
+		unresolved: unresolved, readings: l.readings,
 	}
 	l.logBlind(sample)
 	if sample.Memory.Used.OK {
@@ -280,7 +260,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	state.toWall(l.ahead)
 	l.draw(sample, state)
 	l.said.update(l.logger, state, &l.sampler.cfg.Detector)
-	l.published.Store(&publication{state: state, unresolved: unresolved, readings: l.readings})
+	l.published.Store(state)
 }
 
 // logBlind says once that nothing tells how much memory is used, so that nothing of it is
@@ -314,18 +294,15 @@ func (l *loop) locate(sample *gpu.Sample, state *DeviceState) {
 	}
 }
 
-// publishStatus publishes the last sample once more, with the status that was
-// read after it.
+// publishStatus publishes the last sample once more, with the status that was read after it.
 func (l *loop) publishStatus() {
-	last := l.published.Load()
-	state := *last.state
-	state.Status = l.status
-	l.published.Store(&publication{state: &state, unresolved: last.unresolved, readings: l.readings})
+	state := *l.published.Load()
+	state.Status, state.readings = l.status, l.readings
+	l.published.Store(&state)
 }
 
-// current returns the state of the GPU now, for one reader: the published one,
-// or only that it is down when a call has not returned for too long or the GPU
-// is gone. It is nil while the first sample may still come: nothing is known then.
+// current returns the state of the GPU now, for one reader: the published one, or only that it is down when a call has not
+// returned for too long or the GPU is gone. It is nil while the first sample may still come: nothing is known then.
 func (l *loop) current() *DeviceState {
 	hangs := l.reading.running()
 	down := l.retired.on() || hangs > l.sampler.cfg.Timeout
@@ -335,9 +312,9 @@ func (l *loop) current() *DeviceState {
 	case p == nil && !down:
 		return nil
 	case p != nil && down:
-		d.SampleTime, d.Owner = p.state.SampleTime, p.state.Owner
+		d.SampleTime, d.Owner = p.SampleTime, p.Owner
 	case p != nil:
-		d = *p.state
+		d = *p
 	}
 	switch {
 	case l.retired.on():
@@ -371,20 +348,22 @@ func (l *loop) retire(news log.Logger) {
 	_ = news.Log("msg", "GPU is gone")
 }
 
-// stop stops the loop and reports whether it has left the GPU, which one goroutine
-// at a time may read: then another loop can take it. It gives the loop a moment,
-// which is not enough for one that is stuck in a call.
+// stop stops the loop and reports whether it has left the GPU, which one goroutine at a time may read: then another loop can
+// take it. It gives the loop a moment, which is not enough for one that is stuck in a call.
 func (l *loop) stop() bool {
 	l.cancel()
-	moment := time.NewTimer(replaceGrace)
-	defer moment.Stop()
-	return !await(l.done, moment.C, false)
+	select {
+	case <-l.done:
+		return true
+	case <-time.After(replaceGrace):
+		return false
+	}
 }
 
 // resume makes l, which has not been started, go on with the GPU of a loop that is
 // over. The GPU was gone, so that what it held is gone, too; its counters go on.
 func (l *loop) resume(before *loop) {
-	l.domain, l.exits, l.lost = before.domain, before.exits, before.lost
+	l.memories, l.exits, l.lost = before.memories, before.exits, before.lost
 	l.tuning = before.tuning
 	l.tuning.loop = l
 	l.forget()
@@ -402,8 +381,8 @@ func (l *loop) replace(before *loop) {
 	l.missed.Store(before.missed.Load())
 	l.prepared.Store(before.prepared.Load())
 	if p := before.published.Load(); p != nil {
-		now, state := *p, *p.state
-		state.Info, now.state = l.info, &state
+		now := *p
+		now.Info = l.info
 		l.published.Store(&now)
 	}
 }

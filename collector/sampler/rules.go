@@ -12,8 +12,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// Resolver returns the configuration of the detector's series with these labels:
-// those that they have in the metrics, and
+// Resolver returns the configuration of the detector's series with these labels: those that they have in the metrics, and
 //
 //	scope    gpu, mig, process, workload, or residual for the memory that no process
 //	         of a GPU or GPU instance accounts for
@@ -23,27 +22,21 @@ import (
 // It is called from several goroutines, one a GPU, and must not block.
 type Resolver func(labels map[string]string) detector.Config
 
-// rules is a Resolver that is in force; without one, all series have the
-// configuration of the sampler.
-type rules struct{ resolve Resolver }
-
-// Configure replaces Config.Resolve: new series ask resolve for their
-// configuration at their birth, the others at the next sample of their GPU. Their history stays,
-// but for windows of another length, which start empty. It may be called at any
+// Configure replaces Config.Resolve: new series ask resolve for their configuration at their birth, the others at the next
+// sample of their GPU. Their history stays, but for windows of another length, which start empty. It may be called at any
 // time.
-func (s *Sampler) Configure(resolve Resolver) { s.rules.Store(&rules{resolve}) }
+func (s *Sampler) Configure(resolve Resolver) { s.resolve.Store(&resolve) }
 
 // tuning gives the detector's series of a GPU their configuration. Where another
 // loop goes on with the domains, it does with their tuning.
 type tuning struct {
-	loop  *loop
-	rules *rules // those that the series have
+	loop    *loop
+	resolve *Resolver // what the series have been configured by
 }
 
-// newDomain returns a domain without history: that of the GPU, or of a GPU
-// instance.
-func (t *tuning) newDomain(instance gpu.Opt[instanceKey]) *domain {
-	d, err := detector.NewDomain(func(s detector.Subject[gpu.ProcessID]) detector.Config { return t.config(&s, instance) })
+// newDomain returns a domain without history: that of the GPU, or of a GPU instance.
+func (t *tuning) newDomain(instance gpu.Opt[uint32], profile string) *domain {
+	d, err := detector.NewDomain(func(s detector.Subject[gpu.ProcessID]) detector.Config { return t.config(&s, instance, profile) })
 	if err != nil {
 		panic(err) // config returns nothing invalid for a GPU or GPU instance
 	}
@@ -52,12 +45,12 @@ func (t *tuning) newDomain(instance gpu.Opt[instanceKey]) *domain {
 }
 
 // config returns the configuration of a series.
-func (t *tuning) config(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[instanceKey]) detector.Config {
+func (t *tuning) config(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[uint32], profile string) detector.Config {
 	common := t.loop.sampler.cfg.Detector
-	if t.rules.resolve == nil {
+	if *t.resolve == nil {
 		return common
 	}
-	if cfg := t.rules.resolve(t.loop.labelsOf(s, instance)); cfg.Validate() == nil {
+	if cfg := (*t.resolve)(t.loop.labelsOf(s, instance, profile)); cfg.Validate() == nil {
 		return cfg
 	}
 	return common
@@ -66,34 +59,31 @@ func (t *tuning) config(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[ins
 // reconfigure makes the series ask for their configuration again if there are
 // other rules, or if labels of a series have changed.
 func (l *loop) reconfigure() {
-	t, now := l.tuning, l.sampler.rules.Load()
+	t, now := l.tuning, l.sampler.resolve.Load()
 	renamed := l.processes.renamed || l.restored
 	l.restored = false
-	if now == t.rules && (!renamed || now.resolve == nil) {
+	if now == t.resolve && (!renamed || *now == nil) {
 		return
 	}
-	t.rules = now
-	l.domain.Reconfigure()
-	for _, d := range l.instances {
-		d.Reconfigure()
+	t.resolve = now
+	for _, m := range l.memories {
+		m.domain.Reconfigure()
 	}
 }
 
 // labelsOf returns the labels of a series of the GPU or of one of its instances.
-func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[instanceKey]) map[string]string {
+func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[uint32], profile string) map[string]string {
 	labels := map[string]string{
 		"scope": "gpu", "gpu": l.info.IndexLabel(), "uuid": l.info.UUID, "name": l.info.Name,
 	}
-	id := gpu.Opt[uint32]{}
 	if instance.OK {
-		id = gpu.Some(instance.V.id)
-		labels["scope"], labels["gpu_instance"], labels["profile"] = "mig", InstanceID(id), instance.V.profile
+		labels["scope"], labels["gpu_instance"], labels["profile"] = "mig", InstanceID(instance), profile
 	}
 	switch s.Kind {
 	case detector.KindResidual:
 		labels["scope"] = "residual"
 	case detector.KindMember:
-		o := l.processes.lastOwner(processKey{s.Key, id})
+		o := l.processes.lastOwner(processKey{s.Key, instance})
 		labels["scope"], labels["pid"] = "process", strconv.FormatUint(uint64(s.Key.PID), 10)
 		labels["process"], labels["container"] = o.Process, o.Container
 		labels["namespace"], labels["pod"], labels["slurm_job"] = o.Namespace, o.Pod, o.SlurmJob
@@ -111,8 +101,7 @@ func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[ins
 	return labels
 }
 
-// ownerOf returns the owner of a process of that group or, while none is known,
-// what the name of the group says.
+// ownerOf returns the owner of a process of that group or, while none is known, what the name of the group says.
 func (t *processTable) ownerOf(group string) gpu.Owner {
 	for _, e := range t.entries {
 		if e.owner.Group() == group {

@@ -37,22 +37,21 @@ const (
 	stopGrace = time.Second
 	// reasonHangs stands for the driver's reason while it gives none.
 	reasonHangs = "call_does_not_return"
-	// reasonInUse is the driver's while a call of ours keeps it from being
-	// initialised again.
+	// reasonInUse is the driver's while a call of ours keeps it from being initialised again.
 	reasonInUse = "in_use"
 )
 
 // ReasonStarting is the State's DriverReason before the driver's first answer.
 const ReasonStarting = "starting"
 
-// Sampler reads the GPUs of a source in the background, one loop a GPU, judges
-// what it reads and publishes it as a State.
+// Sampler reads the GPUs of a source in the background, one loop a GPU, judges what it reads and publishes it as a State.
 type Sampler struct {
 	source  gpu.Source
 	cfg     Config
 	windows []string
 	xids    xidCounts
-	xidLog  xidLog
+	// running are the goroutines of Run, and the loops.
+	running sync.WaitGroup
 	// watched has the UUIDs of the GPUs whose XID errors would be noticed now.
 	watched sync.Map
 	fatal   chan error
@@ -61,10 +60,8 @@ type Sampler struct {
 	secret []byte
 	// heights are what programs held before and gave back.
 	heights *detector.Heights
-	// writing is held while the state file is written.
-	writing sync.Mutex
 	// saved is how the last writing of the state file went; nil before the first.
-	saved atomic.Pointer[WriteState]
+	saved atomic.Pointer[FileState]
 	// unwritable is whether a state file is there that cannot be read: it is not written over.
 	unwritable bool
 	// asking is since when Devices of the source is under way; see stopwatch.
@@ -77,9 +74,9 @@ type Sampler struct {
 	jobs atomic.Pointer[jobsState]
 	// walking and readingJobs are since when the owners are asked.
 	walking, readingJobs stopwatch
-	// rules are what the detector's series are configured by.
-	rules atomic.Pointer[rules]
-	// ends learns how processes have ended; nil if nobody wants to know.
+	// resolve is Config.Resolve, or what Configure put in its place.
+	resolve atomic.Pointer[Resolver]
+	// ends learns how processes have ended; nil where nobody knows containers.
 	ends *ends
 }
 
@@ -88,20 +85,18 @@ type shared struct {
 	reason string
 	loops  []*loop
 	// past are the histories of an earlier exporter that no loop has taken yet.
-	past []*deviceHistory
+	past []deviceHistory
 }
 
-// New returns a Sampler that reads nothing until Run. The error names the
-// setting that cannot hold.
+// New returns a Sampler that reads nothing until Run. The error is that of Config.Detector.
 func New(source gpu.Source, cfg Config) (*Sampler, error) {
-	if err := cfg.validate(); err != nil {
+	if err := cfg.Detector.Validate(); err != nil {
 		return nil, fmt.Errorf("sampler: %w", err)
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
 	s := &Sampler{source: source, cfg: cfg, fatal: make(chan error, 1), secret: make([]byte, secretSize), heights: detector.NewHeights()}
-	s.ends = newEnds(s.heights, cfg.Owners)
 	_, _ = rand.Read(s.secret) // it never fails: see crypto/rand
 	for _, w := range cfg.Detector.Windows {
 		s.windows = append(s.windows, model.Duration(w).String())
@@ -111,8 +106,9 @@ func New(source gpu.Source, cfg Config) (*Sampler, error) {
 	if cfg.Owners != nil {
 		cfg.Owners.NameWith(s.secret)
 		s.jobs.Store(&jobsState{})
+		s.ends = newEnds(s.heights, cfg.Owners)
 	}
-	s.rules.Store(&rules{cfg.Resolve})
+	s.Configure(cfg.Resolve)
 	return s, nil
 }
 
@@ -123,55 +119,27 @@ func (s *Sampler) Fatal() <-chan error { return s.fatal }
 // Run reads until ctx is done. It returns when its loops have ended, but for
 // those that are stuck in a call into the driver or the system.
 func (s *Sampler) Run(ctx context.Context) {
-	supervised := inBackground(ctx, s.supervise)
-	others := []<-chan struct{}{inBackground(ctx, s.watch), inBackground(ctx, s.save), inBackground(ctx, s.lookAround)}
+	tasks := []func(context.Context){s.supervise, s.watch, s.save, s.lookAround}
 	if s.cfg.Allocators != nil {
-		others = append(others, inBackground(ctx, s.cfg.Allocators.Run))
+		tasks = append(tasks, s.cfg.Allocators.Run)
 	}
 	if s.cfg.Owners != nil {
-		others = append(others, inBackground(ctx, s.cfg.Owners.Run), inBackground(ctx, s.followJobs))
+		tasks = append(tasks, s.cfg.Owners.Run, s.followJobs, s.ends.run)
 	}
-	if s.ends != nil {
-		others = append(others, inBackground(ctx, s.ends.run))
+	for _, task := range tasks {
+		s.running.Go(func() { task(ctx) })
 	}
 	<-ctx.Done()
-	grace := time.NewTimer(stopGrace)
-	defer grace.Stop()
-	expired := await(supervised, grace.C, false)
-	for _, l := range s.shared.Load().loops {
-		expired = await(l.done, grace.C, expired)
-	}
-	for _, done := range others {
-		expired = await(done, grace.C, expired)
+	ended := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(stopGrace):
 	}
 	s.write()
-}
-
-// inBackground runs f and returns what is closed when it has returned.
-func inBackground(ctx context.Context, f func(context.Context)) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f(ctx)
-	}()
-	return done
-}
-
-// await waits for done until the grace period is over, and says whether it is.
-func await(done <-chan struct{}, grace <-chan time.Time, expired bool) bool {
-	if expired {
-		select {
-		case <-done:
-		default:
-		}
-		return true
-	}
-	select {
-	case <-done:
-		return false
-	case <-grace:
-		return true
-	}
 }
 
 // watch counts the events of the source.
@@ -194,8 +162,7 @@ func (s *Sampler) watch(ctx context.Context) {
 	}
 }
 
-// xidsOf returns the XID errors of a GPU. While nobody watches it, that there were
-// none is not known.
+// xidsOf returns the XID errors of a GPU. While nobody watches it, that there were none is not known.
 func (s *Sampler) xidsOf(uuid string) []XIDState {
 	counts := s.xids.of(uuid)
 	if _, watched := s.watched.Load(uuid); watched {
@@ -214,30 +181,25 @@ func (s *Sampler) event(e gpu.Event) {
 		s.watched.Delete(e.UUID)
 		return
 	}
-	worth, unsaid := s.xidLog.worth(e, time.Now())
-	logger := s.cfg.Logger
-	switch {
-	case !worth:
-		logger = log.NewNopLogger()
-	case unsaid > 0:
-		logger = log.With(logger, "unsaid_before", unsaid)
-	}
+	known, info := "XID error of a GPU that is not listed", gpu.Info{UUID: e.UUID, PCIBusID: e.PCIBusID, Index: -1}
 	for _, l := range s.shared.Load().loops {
-		info := l.device.Info()
-		if info.UUID == e.UUID || (e.UUID == "" && sameBus(info.PCIBusID, e.PCIBusID)) {
-			s.xids.add(info.UUID, e)
-			if m := finding.XID(e.XID); m.Alert != "" {
-				logger = log.With(logger, "means", m.Summary, "alert", m.Alert)
-			}
-			level.Warn(logger).Log("msg", "XID error", "xid", e.XID, "gpu", info.Index, "uuid", info.UUID)
-			return
+		if l.info.UUID == e.UUID || e.UUID == "" && l.info.PCIBusID == e.PCIBusID {
+			known, info = "XID error", l.info
+			break
 		}
 	}
-	level.Warn(logger).Log("msg", "XID error of a GPU that is not listed", "xid", e.XID, "uuid", e.UUID, "pci_bus_id", e.PCIBusID)
+	count, worth := s.xids.add(cmp.Or(info.UUID, info.PCIBusID), e)
+	if !worth {
+		return
+	}
+	logger := log.With(level.Warn(s.cfg.Logger), "msg", known, "xid", e.XID, "gpu", info.IndexLabel(), "uuid", info.UUID, "pci_bus_id", info.PCIBusID, "count", count)
+	if m := finding.XID(e.XID); m.Alert != "" {
+		logger = log.With(logger, "means", m.Summary, "alert", m.Alert)
+	}
+	_ = logger.Log()
 }
 
-// supervise asks the source for its GPUs, again and again, and gives each a
-// loop.
+// supervise asks the source for its GPUs, again and again, and gives each a loop.
 func (s *Sampler) supervise(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -290,13 +252,13 @@ func (s *Sampler) driver(next *shared, err error) {
 // setDevices gives next the loops for the devices that are there now: those of before,
 // new ones, and for a while those of devices that are gone.
 func (s *Sampler) setDevices(ctx context.Context, next *shared, devices []gpu.Device) {
-	before, now := newLoopIndex(next.loops), []*loop(nil)
+	before, now := byGPU(next.loops), []*loop(nil)
 	for _, d := range devices {
-		now = append(now, s.loopOf(ctx, next, before.of(d), d))
+		now = append(now, s.loopOf(ctx, next, before[keyOfGPU(d)], d))
 	}
-	after := newLoopIndex(now)
+	after := byGPU(now)
 	for _, l := range next.loops {
-		if after.of(l.device) != nil {
+		if after[keyOfGPU(l.device)] != nil {
 			continue
 		}
 		l.retire(s.news(l.logger, level.Warn))
@@ -319,35 +281,25 @@ func (s *Sampler) news(of log.Logger, as func(log.Logger) log.Logger) log.Logger
 	return as(of)
 }
 
-// loopIndex finds the loop that reads a device: a fleet has thousands.
-type loopIndex struct {
-	byDevice map[gpu.Device]*loop
-	byUUID   map[string]*loop
+// keyOfGPU names the GPU of a device for life: by its UUID or, where it has none, by the device.
+func keyOfGPU(d gpu.Device) any {
+	if uuid := d.Info().UUID; uuid != "" {
+		return uuid
+	}
+	return d
 }
 
-func newLoopIndex(loops []*loop) loopIndex {
-	x := loopIndex{make(map[gpu.Device]*loop, len(loops)), make(map[string]*loop, len(loops))}
+// byGPU returns the loops by their GPUs, of which a fleet has thousands.
+func byGPU(loops []*loop) map[any]*loop {
+	all := make(map[any]*loop, len(loops))
 	for _, l := range slices.Backward(loops) { // the first one counts
-		x.byDevice[l.device] = l
-		if l.info.UUID != "" {
-			x.byUUID[l.info.UUID] = l
-		}
+		all[keyOfGPU(l.device)] = l
 	}
-	return x
+	return all
 }
 
-// of returns the loop that is that of a device's GPU; nil if there is none. Where it has a UUID, the loop may be
-// that of another device by now.
-func (x loopIndex) of(d gpu.Device) *loop {
-	if l := x.byUUID[d.Info().UUID]; l != nil {
-		return l
-	}
-	return x.byDevice[d]
-}
-
-// loopOf returns the loop of a device that is there now: that of before, or a new
-// one, which goes on where one of the same GPU has ended. While that has not, it
-// stays. before is nil where there was none.
+// loopOf returns the loop of a device that is there now: that of before, or a new one, which goes on where one of the same
+// GPU has ended. While that has not, it stays. before is nil where there was none.
 func (s *Sampler) loopOf(ctx context.Context, next *shared, before *loop, d gpu.Device) *loop {
 	if before != nil && ((before.device == d && !before.retired.on()) || !before.stop()) {
 		return before
@@ -398,10 +350,10 @@ func (s *Sampler) State() *State {
 		d.XIDs = s.xidsOf(d.Info.UUID)
 		d.Allotments = allotmentsOf(d, host.allotments)
 		state.Devices = append(state.Devices, d)
-		if p := l.published.Load(); p != nil && d.Up {
-			state.Unresolved += p.unresolved
+		state.Unresolved += d.unresolved
+		if p := l.published.Load(); p != nil {
+			state.addReadings(p.readings)
 		}
-		state.addReadings(l)
 	}
 	if f, ok := s.attribution(host); ok {
 		state.Collectors = append(state.Collectors, f)
@@ -411,12 +363,8 @@ func (s *Sampler) State() *State {
 }
 
 // addReadings adds the last readings of a GPU's groups.
-func (s *State) addReadings(l *loop) {
-	p := l.published.Load()
-	if p == nil {
-		return
-	}
-	for _, r := range p.readings {
+func (s *State) addReadings(readings []reading) {
+	for _, r := range readings {
 		i := slices.IndexFunc(s.Collectors, func(c FamilyState) bool { return c.Name == string(r.group) })
 		if i < 0 {
 			i = len(s.Collectors)

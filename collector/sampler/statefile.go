@@ -31,9 +31,6 @@ var stateFile = savefile.Kind{Name: "state", Version: 1, Most: 64 << 20}
 // secretSize is the length of the secret of a node, in bytes.
 const secretSize = 32
 
-// maxAhead is how far in the future a state file may have been saved: clocks differ by less.
-const maxAhead = time.Minute
-
 // histories is what a state file holds: the detector's memory of all GPUs.
 type histories struct {
 	// BootID is the kernel's. Pids and their start ticks repeat after a reboot,
@@ -41,8 +38,7 @@ type histories struct {
 	BootID string `json:"boot_id"`
 	// Saved is when the file was written.
 	Saved time.Time `json:"saved"`
-	// Secret is what the names of programs are made with. It is random, the node's own,
-	// and good after a reboot, too.
+	// Secret is what the names of programs are made with. It is random, the node's own, and good after a reboot, too.
 	Secret []byte `json:"secret,omitempty"`
 	// Heights are what programs gave back. They are good after a reboot, too.
 	Heights []byte          `json:"heights,omitempty"`
@@ -52,30 +48,24 @@ type histories struct {
 // deviceHistory is the detector's memory of one GPU and its instances.
 type deviceHistory struct {
 	UUID string `json:"uuid"`
-	// Saved is when the history was as it is here. It may have been written again
-	// since, for want of a newer one.
+	// Saved is when the history was as it is here. It may have been written again since, for want of a newer one.
 	Saved     time.Time         `json:"saved"`
 	Domain    []byte            `json:"domain"`
 	Finding   finding.Memory    `json:"finding,omitzero"`
 	Instances []instanceHistory `json:"instances,omitempty"`
-	// Ended are the labels of the processes whose memory may have stayed: nobody
-	// can be asked for them any more.
+	// Ended are the labels of the processes whose memory may have stayed: nobody can be asked for them any more.
 	Ended []endedProcess `json:"ended,omitempty"`
 	// Living are those of the processes that were there: the rules for a series are
 	// asked for before the first sample tells them.
 	Living []endedProcess `json:"living,omitempty"`
 }
 
+// endedProcess is a process by name. Of its Owner only labels are kept.
 type endedProcess struct {
-	PID       uint32  `json:"pid"`
-	Start     uint64  `json:"start"`
-	Instance  *uint32 `json:"gpu_instance,omitempty"`
-	Process   string  `json:"process,omitempty"`
-	Namespace string  `json:"namespace,omitempty"`
-	Pod       string  `json:"pod,omitempty"`
-	Container string  `json:"container,omitempty"`
-	SlurmJob  string  `json:"slurm_job,omitempty"`
-	User      string  `json:"user,omitempty"`
+	PID      uint32          `json:"pid"`
+	Start    uint64          `json:"start"`
+	Instance gpu.Opt[uint32] `json:"gpu_instance,omitzero"`
+	gpu.Owner
 	// Busy is when one that lives computed last, on the source's clock, ns.
 	Busy time.Duration `json:"busy,omitempty"`
 }
@@ -87,8 +77,7 @@ type instanceHistory struct {
 	Finding finding.Memory `json:"finding,omitzero"`
 }
 
-// write replaces the file by one that holds h: whoever is killed meanwhile leaves
-// the old one or the new.
+// write replaces the file by one that holds h: whoever is killed meanwhile leaves the old one or the new.
 func (h *histories) write(path string) error {
 	body, err := json.Marshal(h)
 	if err != nil {
@@ -97,8 +86,8 @@ func (h *histories) write(path string) error {
 	return stateFile.Write(path, body)
 }
 
-// readHistories reads a state file of before now. One that does not exist is empty.
-func readHistories(path string, now time.Time) (*histories, error) {
+// readHistories reads a state file. One that does not exist is empty.
+func readHistories(path string) (*histories, error) {
 	body, err := stateFile.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &histories{}, nil
@@ -106,18 +95,7 @@ func readHistories(path string, now time.Time) (*histories, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := parseHistories(body)
-	if err == nil && h.ahead(now) {
-		err = fmt.Errorf("state %w: it was saved in the future, at %s", savefile.ErrUnusable, h.Saved.UTC().Format(time.RFC3339))
-	}
-	return h, err
-}
-
-// ahead reports whether anything was saved after now: the clock was set back, and the times of the
-// histories mean nothing.
-func (h *histories) ahead(now time.Time) bool {
-	limit := now.Add(maxAhead)
-	return h.Saved.After(limit) || slices.ContainsFunc(h.Devices, func(d deviceHistory) bool { return d.Saved.After(limit) })
+	return parseHistories(body)
 }
 
 func parseHistories(body []byte) (*histories, error) {
@@ -137,17 +115,16 @@ func bootID(procfs string) (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// load reads the state file, if there is to be one, and returns the histories that
-// go on. A file that cannot be used is set aside: it must not keep an exporter that is
-// started again and again from working.
-func (s *Sampler) load() []*deviceHistory {
+// load reads the state file, if there is to be one, and returns the histories that go on. A file that cannot be used is set
+// aside: it must not keep an exporter that is started again and again from working.
+func (s *Sampler) load() []deviceHistory {
 	if s.cfg.StateFile == "" {
 		return nil
 	}
 	logger := log.With(s.cfg.Logger, "file", s.cfg.StateFile)
 	boot, bootErr := bootID(s.cfg.ProcFS)
 	s.boot = boot
-	h, err := readHistories(s.cfg.StateFile, time.Now())
+	h, err := readHistories(s.cfg.StateFile)
 	if err == nil && len(h.Secret) == secretSize {
 		s.secret = h.Secret
 	}
@@ -160,37 +137,23 @@ func (s *Sampler) load() []*deviceHistory {
 	switch {
 	case savefile.Unreadable(err):
 		s.unwritable = true
-		s.saved.Store(&WriteState{})
+		s.saved.Store(&FileState{})
 		level.Error(logger).Log("msg", "judging starts anew, and nothing is saved: the state file may be good", "err", err)
 	case err != nil:
 		kept, failed := savefile.SetAside(s.cfg.StateFile)
 		level.Error(logger).Log("msg", "judging starts anew", "kept_as", kept, "err", errors.Join(err, failed))
 	case len(h.Devices) == 0:
-	case bootErr != nil:
-		level.Error(logger).Log("msg", "judging starts anew: nothing tells whether the state file is of this boot", "err", bootErr)
-	case h.BootID == "":
-		level.Warn(logger).Log("msg", "judging starts anew: the state file does not tell of which boot it is")
-	case h.BootID != boot:
-		level.Info(logger).Log("msg", "judging starts anew: the state file is of another boot")
+	case bootErr != nil || h.BootID != boot:
+		level.Info(logger).Log("msg", "judging starts anew: the state file is of another boot", "err", bootErr)
 	default:
 		level.Info(logger).Log("msg", "going on from the state file", "saved", h.Saved.UTC().Format(time.RFC3339), "gpus", len(h.Devices))
-		return h.each()
+		return h.Devices
 	}
 	return nil
 }
 
-// each returns the histories of the GPUs.
-func (h *histories) each() []*deviceHistory {
-	var all []*deviceHistory
-	for i := range h.Devices {
-		all = append(all, &h.Devices[i])
-	}
-	return all
-}
-
-// save writes the state file again and again. Both it and the loops, which
-// prepare what it writes, do so twice an interval, so that no more than an
-// interval is ever lost.
+// save writes the state file again and again. Both it and the loops, which prepare what it writes, do so twice an interval,
+// so that no more than an interval is ever lost.
 func (s *Sampler) save(ctx context.Context) {
 	if s.cfg.StateFile == "" || s.unwritable {
 		return
@@ -212,15 +175,13 @@ func (s *Sampler) write() {
 	if s.cfg.StateFile == "" || s.unwritable {
 		return
 	}
-	s.writing.Lock()
-	defer s.writing.Unlock()
 	h := s.histories()
 	if len(h.Devices) == 0 {
 		return // the driver has not answered yet: keep what an earlier exporter left
 	}
-	before, now := s.saved.Load(), WriteState{Time: h.Saved, Success: true}
+	before, now := s.saved.Load(), FileState{Time: h.Saved, Success: true}
 	if err := h.write(s.cfg.StateFile); err != nil {
-		now = WriteState{}
+		now = FileState{}
 		if before != nil {
 			now.Time = before.Time
 		}
@@ -231,9 +192,8 @@ func (s *Sampler) write() {
 	s.saved.Store(&now)
 }
 
-// histories returns what is to be written: what the loops have prepared and, if
-// there is any of that, what an earlier exporter left of GPUs that have not shown
-// up yet, for a day.
+// histories returns what is to be written: what the loops have prepared and, if there is any of that, what an earlier
+// exporter left of GPUs that have not shown up yet, for a day.
 func (s *Sampler) histories() *histories {
 	h := &histories{BootID: s.boot, Saved: time.Now(), Secret: s.secret}
 	shared := s.shared.Load()
@@ -248,7 +208,7 @@ func (s *Sampler) histories() *histories {
 	h.Heights = s.heights.Save()
 	for _, d := range shared.past {
 		if time.Since(d.Saved) < rememberDevice {
-			h.Devices = append(h.Devices, *d)
+			h.Devices = append(h.Devices, d)
 		}
 	}
 	return h
@@ -257,11 +217,11 @@ func (s *Sampler) histories() *histories {
 // revive gives a new loop, which has not been started, the history that an earlier
 // exporter left of its GPU, and takes it out of next.
 func (s *Sampler) revive(next *shared, l *loop) {
-	i := slices.IndexFunc(next.past, func(d *deviceHistory) bool { return d.UUID == l.info.UUID })
+	i := slices.IndexFunc(next.past, func(d deviceHistory) bool { return d.UUID == l.info.UUID })
 	if i < 0 {
 		return
 	}
-	h := next.past[i]
+	h := &next.past[i]
 	next.past = slices.Delete(slices.Clone(next.past), i, i+1)
 	if err := l.restore(h); err != nil {
 		level.Error(s.cfg.Logger).Log("msg", "judging starts anew", "file", s.cfg.StateFile, "err", err)
@@ -276,9 +236,13 @@ func outlives(id gpu.ProcessID) bool { return id.Start != 0 }
 
 // history returns the detector's memory of the loop's GPU.
 func (l *loop) history() *deviceHistory {
-	h := &deviceHistory{UUID: l.info.UUID, Saved: time.Now(), Domain: l.domain.Save(nil), Finding: l.findings[gpu.Opt[instanceKey]{}]}
-	for key, d := range l.instances {
-		h.Instances = append(h.Instances, instanceHistory{ID: key.id, Profile: key.profile, Domain: d.Save(nil), Finding: l.findings[gpu.Some(key)]})
+	h := &deviceHistory{UUID: l.info.UUID, Saved: time.Now()}
+	for instance, m := range l.memories {
+		if !instance.OK {
+			h.Domain, h.Finding = m.domain.Save(nil), m.finding
+			continue
+		}
+		h.Instances = append(h.Instances, instanceHistory{ID: instance.V, Profile: m.profile, Domain: m.domain.Save(nil), Finding: m.finding})
 	}
 	for key, e := range l.processes.ended {
 		h.Ended = append(h.Ended, processHistory(key, e.owner))
@@ -293,43 +257,35 @@ func (l *loop) history() *deviceHistory {
 
 // processHistory returns the labels of a process.
 func processHistory(key processKey, o *gpu.Owner) endedProcess {
-	e := endedProcess{
-		PID: key.id.PID, Start: key.id.Start,
-		Process: o.Process, Namespace: o.Namespace, Pod: o.Pod, Container: o.Container, SlurmJob: o.SlurmJob, User: o.User,
-	}
-	if key.instance.OK {
-		e.Instance = &key.instance.V
-	}
+	e := endedProcess{PID: key.id.PID, Start: key.id.Start, Instance: key.instance, Owner: *o}
+	e.Command, e.ContainerID, e.Runs = "", "", 0
 	return e
 }
 
-// restore gives the loop the memory that an earlier exporter had of its GPU: all
-// of it or, on an error, nothing.
+// restore gives the loop the memory that an earlier exporter had of its GPU: all of it or, on an error, nothing.
 func (l *loop) restore(h *deviceHistory) error {
 	l.processes.idle = map[processKey]time.Duration{}
 	for _, e := range slices.Concat(h.Ended, h.Living) {
-		key := processKey{id: gpu.ProcessID{PID: e.PID, Start: e.Start}}
-		if e.Instance != nil {
-			key.instance = gpu.Some(*e.Instance)
-		}
+		key := processKey{gpu.ProcessID{PID: e.PID, Start: e.Start}, e.Instance}
 		if e.Busy > 0 {
 			l.processes.idle[key] = e.Busy
 		}
-		l.processes.ended[key] = &processEntry{owner: &gpu.Owner{Process: e.Process, Namespace: e.Namespace, Pod: e.Pod, Container: e.Container, SlurmJob: e.SlurmJob, User: e.User}}
+		l.processes.ended[key] = &processEntry{owner: &e.Owner}
 	}
-	findings := map[gpu.Opt[instanceKey]]finding.Memory{{}: h.Finding}
-	whole, instances := l.tuning.newDomain(gpu.Opt[instanceKey]{}), map[instanceKey]*domain{}
-	if err := whole.Restore(h.Domain, outlives); err != nil {
+	memories := map[gpu.Opt[uint32]]*memory{}
+	add := func(instance gpu.Opt[uint32], profile string, domain []byte, found finding.Memory) error {
+		m := l.newMemory(instance, profile)
+		m.finding, memories[instance] = found, m
+		return m.domain.Restore(domain, outlives)
+	}
+	if err := add(wholeGPU, "", h.Domain, h.Finding); err != nil {
 		return fmt.Errorf("GPU %s: %w", h.UUID, err)
 	}
 	for _, in := range h.Instances {
-		key := instanceKey{in.ID, in.Profile}
-		d := l.tuning.newDomain(gpu.Some(key))
-		if err := d.Restore(in.Domain, outlives); err != nil {
+		if err := add(gpu.Some(in.ID), in.Profile, in.Domain, in.Finding); err != nil {
 			return fmt.Errorf("GPU %s, instance %d: %w", h.UUID, in.ID, err)
 		}
-		instances[key], findings[gpu.Some(key)] = d, in.Finding
 	}
-	l.domain, l.instances, l.findings, l.laidOut, l.restored = whole, instances, findings, true, true
+	l.memories, l.laidOut, l.restored = memories, true, true
 	return nil
 }

@@ -33,7 +33,9 @@ func withState(t *testing.T, file, boot string) func(*Config) {
 	if err := os.MkdirAll(filepath.Join(proc, "sys/kernel/random"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(proc, "sys/kernel/random/boot_id"), []byte(boot+"\n"), 0o600); err != nil {
+	if boot == "" {
+		proc = t.TempDir()
+	} else if err := os.WriteFile(filepath.Join(proc, "sys/kernel/random/boot_id"), []byte(boot+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return func(c *Config) { c.StateFile, c.StateInterval, c.ProcFS = file, 30*time.Second, proc }
@@ -80,6 +82,7 @@ func TestRestartGoesOnFromTheStateFile(t *testing.T) {
 	}{
 		{"boot-a", true, "going on from the state file"},
 		{"boot-b", false, "another boot"},
+		{"", false, "another boot"}, // nothing tells which
 	} {
 		kept, err := os.ReadFile(file)
 		if err != nil {
@@ -288,14 +291,6 @@ func TestStateFileThatIsNotOurs(t *testing.T) {
 	}
 	wrong := bytes.Clone(good)
 	wrong[len(wrong)-9] ^= 1
-	h.Saved = time.Now().Add(2 * maxAhead)
-	if err := h.write(file); err != nil {
-		t.Fatal(err)
-	}
-	future, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, c := range map[string]struct {
 		content []byte
 		says    string
@@ -307,7 +302,6 @@ func TestStateFileThatIsNotOurs(t *testing.T) {
 		"of a later version":  {[]byte("gpu_leak_exporter state v2 crc32c=00000000\n{}"), "of another version"},
 		"cut":                 {good[:len(good)-5], "checksum"},
 		"one bit wrong":       {wrong, "checksum"},
-		"of the future":       {future, "it was saved in the future"},
 		"too large":           {append(bytes.Clone(good), make([]byte, stateFile.Most)...), "larger than 64 MiB"},
 	} {
 		if err := errors.Join(os.WriteFile(file, c.content, 0o600), os.RemoveAll(file+".bad")); err != nil {
@@ -327,8 +321,7 @@ func TestStateFileThatIsNotOurs(t *testing.T) {
 	}
 }
 
-// A new life of a GPU that was repartitioned, or lost, before or while no exporter
-// ran has nothing of the old one.
+// A new life of a GPU that was repartitioned, or lost, before or while no exporter ran has nothing of the old one.
 func TestHistoryThatEndedBeforeTheRestart(t *testing.T) {
 	at := func(base int, s gpu.Sample) *scriptDevice {
 		return newGPU(0, func(second int) (gpu.Sample, error) {
@@ -355,11 +348,12 @@ func TestHistoryThatEndedBeforeTheRestart(t *testing.T) {
 		repartitions uint64
 		anew         bool
 	}{
-		"MIG switched on":  {at(0, whole), at(600, mig), 1, true},
-		"MIG switched off": {at(0, mig), at(600, whole), 1, true},
-		"lost":             {lost, at(600, whole), 0, true},
-		"as it was":        {at(0, whole), at(600, whole), 0, false},
-		"MIG as it was":    {at(0, mig), at(600, mig), 0, false},
+		"MIG switched on":   {at(0, whole), at(600, mig), 1, true},
+		"MIG switched off":  {at(0, mig), at(600, whole), 1, true},
+		"lost":              {lost, at(600, whole), 0, true},
+		"the clock is back": {at(3600, whole), at(0, whole), 0, true},
+		"as it was":         {at(0, whole), at(600, whole), 0, false},
+		"MIG as it was":     {at(0, mig), at(600, mig), 0, false},
 	} {
 		config := withState(t, filepath.Join(t.TempDir(), "state"), "a")
 		runSampler(t, &scriptSource{devices: []gpu.Device{c.before}}, config, func(*Sampler, *lines) { after(400 * time.Second) })
@@ -373,8 +367,7 @@ func TestHistoryThatEndedBeforeTheRestart(t *testing.T) {
 	}
 }
 
-// The histories of GPUs that an exporter has not read yet outlive it, too, for a
-// day after they were made.
+// The histories of GPUs that an exporter has not read yet outlive it, too, for a day after they were made.
 func TestHistoriesOfGPUsThatWereNotRead(t *testing.T) {
 	config := withState(t, filepath.Join(t.TempDir(), "state"), "a")
 	devices := func(from int) []gpu.Device {
@@ -414,7 +407,7 @@ func TestHistoryOfAGPUThatStaysAway(t *testing.T) {
 		}
 		runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, withState(t, file, "a"), func(*Sampler, *lines) {
 			after(5 * time.Minute)
-			h, err := readHistories(file, time.Now())
+			h, err := readHistories(file)
 			if err != nil || len(h.Devices) != want {
 				t.Errorf("%s after it was saved: %+v, %v", age, h, err)
 			}
@@ -422,44 +415,7 @@ func TestHistoryOfAGPUThatStaysAway(t *testing.T) {
 	}
 }
 
-func TestUnknownBoot(t *testing.T) {
-	for says, boot := range map[string]string{"nothing tells whether": "", "does not tell of which boot": "a"} {
-		file := filepath.Join(t.TempDir(), "state")
-		h := histories{Devices: []deviceHistory{{UUID: "GPU-0", Domain: []byte{1}}}}
-		if err := h.write(file); err != nil {
-			t.Fatal(err)
-		}
-		config := func(c *Config) {
-			withState(t, file, boot)(c)
-			if boot == "" {
-				c.ProcFS = t.TempDir()
-			}
-		}
-		runSampler(t, &scriptSource{}, config, func(_ *Sampler, out *lines) {
-			if out.count(says) != 1 || out.count("another boot") != 0 {
-				t.Errorf("log %s, want one line with %q", out.b.String(), says)
-			}
-		})
-	}
-}
-
-// A domain that cannot be restored costs its GPU's history and nothing else.
-func TestStateFileWithAStrangeDomain(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "state")
-	h := histories{BootID: "a", Devices: []deviceHistory{{UUID: "GPU-0", Domain: []byte{1, 2, 3}}}}
-	if err := h.write(file); err != nil {
-		t.Fatal(err)
-	}
-	runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, withState(t, file, "a"), func(s *Sampler, out *lines) {
-		after(20 * time.Second)
-		if d := s.State().Devices[0]; !d.Up || d.Judgement.Device.Windows[0].N < 15 || out.count("judging starts anew") != 1 {
-			t.Errorf("GPU %+v", d)
-		}
-	})
-}
-
-// 250 files that are damaged, or forged with the right checksum: none keeps the exporter from
-// reading its GPU.
+// 250 files that are damaged, or forged with the right checksum: none keeps the exporter from reading its GPU.
 func TestDamagedStateFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, withState(t, file, "a"), func(*Sampler, *lines) { after(20 * time.Minute) })
@@ -512,31 +468,11 @@ func TestDamagedStateFiles(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := inBackground(ctx, s.Run)
 			after(3 * time.Second)
-			if st := s.State(); len(st.Devices) != 1 || !st.Devices[0].Up {
+			if st := s.State(); len(st.Devices) != 1 || !st.Devices[0].Up || st.Devices[0].Judgement.Device.Windows[0].N == 0 {
 				t.Errorf("seed %d: %+v", seed, st.Devices)
 			}
 			cancel()
 			<-done
-		}
-	})
-}
-
-func FuzzStateFile(f *testing.F) {
-	file := filepath.Join(f.TempDir(), "state")
-	h := histories{BootID: "a", Devices: []deviceHistory{{UUID: "GPU-0", Domain: []byte{1}, Instances: []instanceHistory{{ID: 1}}}}}
-	if err := h.write(file); err != nil {
-		f.Fatal(err)
-	}
-	good, err := stateFile.Read(file)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(good)
-	f.Add([]byte("{}"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		h, err := parseHistories(b)
-		if (h == nil) == (err == nil) {
-			t.Errorf("%v and %v", h, err)
 		}
 	})
 }
@@ -584,7 +520,7 @@ func TestHeightsOutliveARestart(t *testing.T) {
 		after(10 * time.Minute)
 		saved = s.heights.Save()
 	})
-	h, err := readHistories(file, time.Now())
+	h, err := readHistories(file)
 	if err != nil || !bytes.Equal(h.Heights, saved) || bytes.Equal(saved, detector.NewHeights().Save()) {
 		t.Fatalf("saved %d bytes, %v", len(saved), err)
 	}
@@ -617,19 +553,11 @@ func TestHeightsOutliveARestart(t *testing.T) {
 	}
 }
 
-// namedOwners note what they are to make names with.
-type namedOwners struct {
-	owners
-	secret []byte
-}
-
-func (o *namedOwners) NameWith(secret []byte) { o.secret = secret }
-
 // A program has the same name after a restart and after a reboot, and another one on each node.
 func TestSecretOutlivesARestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	secret := func(path, boot string) string {
-		o := &namedOwners{owners: owners{asked: map[uint32]int{}}}
+		o := &owners{}
 		state := withState(t, path, boot)
 		runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, func(c *Config) { state(c); c.Owners = o }, func(*Sampler, *lines) { after(20 * time.Second) })
 		return string(o.secret)

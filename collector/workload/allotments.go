@@ -9,9 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -29,9 +27,8 @@ const (
 
 // Allotment is a GPU, or an instance of one, that the kubelet has allotted to a container, used or not.
 type Allotment struct {
-	// Device is the name of the device plugin or the DRA driver: a UUID (GPU-UUID, MIG-UUID or, before driver 470,
-	// MIG-GPU-UUID/7/0 by the IDs of the GPU instance and the compute instance), or the number of the device file:
-	// nvidia0, and nvidia0/gi1 for a GPU instance, as in GKE's plugin.
+	// Device is the name of the device plugin or the DRA driver: a UUID (GPU-UUID, MIG-UUID), or the number of the device
+	// file: nvidia0, and nvidia0/gi1 for a GPU instance, as in GKE's plugin.
 	Device string
 	// Namespace, Pod and Container are the kubelet's names.
 	Namespace, Pod, Container string
@@ -42,24 +39,22 @@ type allotments struct {
 	socket string
 	// given is true if a person named the socket, so that it must be there.
 	given bool
-	// timeout is a field so that tests need not wait.
-	timeout time.Duration
 }
 
 // newAllotments takes a path or unix://PATH; "" is the usual one. If no person has given it, it may be missing: a host
 // without it has no kubelet.
 func newAllotments(socket string, given bool) *allotments {
 	socket = cmp.Or(strings.TrimPrefix(socket, "unix://"), usualPodResourcesSocket)
-	return &allotments{socket: socket, given: given, timeout: podResourcesTimeout}
+	return &allotments{socket: socket, given: given}
 }
 
 // none reports that no socket is named and none is at the usual place.
 func (a *allotments) none() bool { return !a.given && allMissing(lookAt([]string{a.socket})) }
 
-// list returns the allotments now, sorted, each once, at most maxAllotments. It is nil, nil where there is no kubelet.
+// list returns the allotments now, at most maxAllotments. A GPU of several replicas may be there several times. It is nil, nil where there is no kubelet.
 // Each call has its own connection: calls are rare, and a kubelet that starts replaces its socket.
 func (a *allotments) list(ctx context.Context) ([]Allotment, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	ctx, cancel := context.WithTimeout(ctx, podResourcesTimeout)
 	defer cancel()
 	pods, err := a.listPods(ctx)
 	if errors.Is(err, fs.ErrNotExist) && !a.given {
@@ -73,42 +68,28 @@ func (a *allotments) list(ctx context.Context) ([]Allotment, error) {
 }
 
 func (a *allotments) listPods(ctx context.Context) ([]*podresourcesv1.PodResources, error) {
-	client, hangUp, err := dialSocket(ctx, a.socket)
+	client, err := dialSocket(ctx, a.socket)
 	if err != nil {
 		return nil, err
 	}
-	defer hangUp()
+	defer client.Close()
 	r, err := podresourcesv1.NewPodResourcesListerClient(client).List(ctx, &podresourcesv1.ListPodResourcesRequest{})
 	return r.GetPodResources(), err
 }
 
 // allotted returns the GPUs among the resources of pods.
-func allotted(pods []*podresourcesv1.PodResources) []Allotment {
-	found := map[Allotment]bool{}
+func allotted(pods []*podresourcesv1.PodResources) (list []Allotment) {
 	for _, pod := range pods {
 		for _, c := range pod.GetContainers() {
 			for _, device := range devicesOf(c) {
-				if len(found) >= maxAllotments {
-					return sorted(found)
+				if len(list) >= maxAllotments {
+					return list
 				}
-				found[Allotment{
-					Device:    device,
-					Namespace: label(pod.GetNamespace(), maxName),
-					Pod:       label(pod.GetName(), maxName),
-					Container: label(c.GetName(), maxName),
-				}] = true
+				list = append(list, Allotment{device, label(pod.GetNamespace(), maxName), label(pod.GetName(), maxName), label(c.GetName(), maxName)})
 			}
 		}
 	}
-	return sorted(found)
-}
-
-// sorted returns allotments in order of device, then of names.
-func sorted(found map[Allotment]bool) []Allotment {
-	return slices.SortedFunc(maps.Keys(found), func(a, b Allotment) int {
-		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Namespace, b.Namespace),
-			cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Container, b.Container))
-	})
+	return list
 }
 
 // devicesOf returns the GPUs of a container, from device plugins and from dynamic resource allocation.
@@ -132,7 +113,7 @@ const uuidForm = `[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`
 
 var (
 	// uuidDevice is a GPU or an instance, or a replica of one: GPU-UUID::3.
-	uuidDevice = regexp.MustCompile(`^((?:GPU|MIG)-` + uuidForm + `|MIG-GPU-` + uuidForm + `/[0-9]{1,3}/[0-9]{1,3})(?:::.*)?$`)
+	uuidDevice = regexp.MustCompile(`^((?:GPU|MIG)-` + uuidForm + `)(?:::.*)?$`)
 	// fileDevice is one of GKE's plugin, or a replica: nvidia0/gi1/vgpu2.
 	fileDevice = regexp.MustCompile(`^(nvidia[0-9]{1,3}(?:/gi[0-9]{1,3})?)(?:/vgpu[0-9]+)?$`)
 	// claimDevice is a whole GPU of the DRA driver.

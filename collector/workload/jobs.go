@@ -4,23 +4,19 @@
 package workload
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 )
 
 // Bounds for files that went wrong: nobody runs that many jobs on a GPU.
 const (
-	maxJobFiles    = 1024
 	maxJobFileSize = 64 << 10
 	maxJobsPerGPU  = 64
 )
@@ -67,97 +63,47 @@ func (j Jobs) Of(index, instance string, started time.Time) string {
 // With an error of single files it also returns the jobs, because those of the other GPUs are known. An unreadable file
 // counts as empty, so that the jobs of the GPU are not taken for its instance's.
 func readJobs(dir string) (Jobs, error) {
-	names, err := jobFiles(dir)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("list the job mapping files: %w (is --collector.workload.job-mapping-dir the directory that the batch system writes to?)", err)
 	}
 	jobs := Jobs{}
 	var errs []error
-	for _, name := range names {
-		b, written, err := readJobFile(filepath.Join(dir, name))
-		switch {
-		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotRegular):
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !jobFile.MatchString(e.Name()) {
 			continue
-		case err != nil:
+		}
+		file, err := readJobFile(e, filepath.Join(dir, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("read a job mapping file: %w", err))
 		}
-		jobs[name] = JobFile{parseJobs(b), written}
+		jobs[e.Name()] = file
 	}
 	return jobs, errors.Join(errs...)
 }
 
-// jobFiles returns the names of the mapping files in a directory, in order.
-func jobFiles(dir string) ([]string, error) {
-	// Without O_DIRECTORY it would wait for a writer if dir were a FIFO.
-	d, err := os.OpenFile(dir, os.O_RDONLY|openDirectory, 0)
+func readJobFile(e fs.DirEntry, path string) (JobFile, error) {
+	info, err := e.Info()
 	if err != nil {
-		return nil, err
+		return JobFile{}, err
 	}
-	defer d.Close()
-	var names []string
-	for len(names) < maxJobFiles {
-		entries, err := d.ReadDir(256)
-		for _, e := range entries {
-			// Opening a device may have an effect, so its kind is checked first.
-			if e.Type().IsRegular() && jobFile.MatchString(e.Name()) {
-				names = append(names, e.Name())
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
+	if info.Size() > maxJobFileSize {
+		return JobFile{}, fmt.Errorf("%s has %d bytes", path, info.Size())
 	}
-	slices.Sort(names)
-	return names[:min(len(names), maxJobFiles)], nil
+	b, err := os.ReadFile(path)
+	return JobFile{parseJobs(b), info.ModTime()}, err
 }
 
-var errNotRegular = errors.New("not a regular file")
-
-// readJobFile returns the content of a regular file, and when it was written. The name may be something else by now: it
-// follows no link and does not wait at a FIFO.
-func readJobFile(path string) (content []byte, written time.Time, err error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|openFlags, 0)
-	// The first is the error for a link, the second for a socket or a missing device.
-	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) {
-		return nil, written, errNotRegular
-	}
-	if err != nil {
-		return nil, written, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, written, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, written, errNotRegular
-	}
-	content, err = io.ReadAll(io.LimitReader(f, maxJobFileSize+1))
-	if err != nil {
-		return nil, written, err // half a file may end in half a job
-	}
-	return content, info.ModTime(), nil
-}
-
-// parseJobs parses a mapping file: jobs separated by white space. It returns each once, in order. Of a file beyond the bound
-// it leaves out the last job, which may be cut.
+// parseJobs parses a mapping file: jobs separated by white space. It returns each once, in order.
 func parseJobs(b []byte) []string {
-	if len(b) > maxJobFileSize {
-		b = b[:max(0, bytes.LastIndexAny(b[:maxJobFileSize+1], " \t\r\n"))]
-	}
 	var jobs []string
 	for word := range strings.FieldsSeq(string(b)) {
-		job := label(word, maxLabel)
-		if job == "" || slices.Contains(jobs, job) {
-			continue
+		if job := label(word, maxLabel); job != "" && !slices.Contains(jobs, job) && len(jobs) < maxJobsPerGPU {
+			jobs = append(jobs, job)
 		}
-		if len(jobs) == maxJobsPerGPU {
-			break
-		}
-		jobs = append(jobs, job)
 	}
 	return jobs
 }

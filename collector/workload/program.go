@@ -61,7 +61,7 @@ func ownName(comm string, args []string) string {
 	if len(args) == 0 {
 		return comm
 	}
-	first := strings.TrimPrefix(base(args[0]), "-") // of a login shell
+	first := base(args[0])
 	if interpreterOf(first) != nil || (len(comm) == maxComm && strings.HasPrefix(first, comm)) {
 		return first
 	}
@@ -73,9 +73,8 @@ type option uint8
 
 const (
 	_       option = iota
-	joined         // its value is the rest of the word, which may be empty
 	value          // its value is the rest of the word, or the next word
-	next           // its value is the next word, also from amid a word of letters
+	next           // its value is the next word
 	program        // like value, and that is the program
 	code           // the program is no file
 )
@@ -85,23 +84,11 @@ type interpreter struct {
 	words map[string]option
 	// letters are options that may be written together after one dash.
 	letters map[byte]option
-	// argumentFiles means that @file stands for options in a file.
-	argumentFiles bool
 }
 
 var python = &interpreter{
 	words:   map[string]option{"--check-hash-based-pycs": next},
 	letters: map[byte]option{'c': code, 'm': program, 'W': value, 'X': value, 'Q': value},
-}
-
-var node = &interpreter{
-	words: map[string]option{
-		"--eval": code, "--print": code, "--require": next, "--import": next, "--loader": next,
-		"--experimental-loader": next, "--conditions": next, "--env-file": next, "--inspect-port": next,
-		"--icu-data-dir": next, "--input-type": next, "--openssl-config": next, "--redirect-warnings": next,
-		"--disable-warning": next, "--title": next,
-	},
-	letters: map[byte]option{'e': code, 'p': code, 'r': value, 'C': value},
 }
 
 var java = &interpreter{
@@ -112,30 +99,6 @@ var java = &interpreter{
 		"--add-exports": next, "--add-opens": next, "--patch-module": next, "--enable-native-access": next,
 		"--source": next,
 	},
-	argumentFiles: true,
-}
-
-var ruby = &interpreter{
-	words: map[string]option{
-		"--encoding": next, "--external-encoding": next, "--internal-encoding": next, "--disable": next, "--enable": next,
-	},
-	letters: map[byte]option{
-		'e': code, 'C': value, 'X': value, 'E': value, 'I': value, 'r': value,
-		'F': joined, 'K': joined, 'W': joined, 'i': joined, 'x': joined,
-	},
-}
-
-var perl = &interpreter{
-	letters: map[byte]option{
-		'e': code, 'E': code, 'I': value,
-		'C': joined, 'D': joined, 'F': joined, 'M': joined, 'V': joined, 'd': joined, 'i': joined, 'm': joined,
-		'x': joined,
-	},
-}
-
-var shell = &interpreter{
-	words:   map[string]option{"--rcfile": next, "--init-file": next, "+o": next, "+O": next},
-	letters: map[byte]option{'c': code, 's': code, 'o': next, 'O': next},
 }
 
 var julia = &interpreter{
@@ -145,7 +108,6 @@ var julia = &interpreter{
 	},
 	letters: map[byte]option{
 		'e': code, 'E': code, 'm': program, 'C': value, 'H': value, 'J': value, 'L': value, 'p': value, 't': value,
-		'O': joined, 'g': joined,
 	},
 }
 
@@ -154,10 +116,9 @@ var gnuR = &interpreter{
 	words: map[string]option{"--file": program, "-f": program, "-e": code, "--args": code, "-g": next, "-d": next},
 }
 
-// interpreters are by the names of their executables, without a version.
+// interpreters are by the names of their executables, without a version: those whose programs run on GPUs.
 var interpreters = map[string]*interpreter{
-	"python": python, "pypy": python, "node": node, "nodejs": node, "java": java, "ruby": ruby, "perl": perl,
-	"bash": shell, "sh": shell, "dash": shell, "ash": shell, "ksh": shell, "zsh": shell, "julia": julia, "R": gnuR,
+	"python": python, "pypy": python, "java": java, "julia": julia, "R": gnuR,
 }
 
 // interpreterOf returns the interpreter of an executable, nil if it is none. The name may have a version and a kind of build:
@@ -197,7 +158,8 @@ func (in *interpreter) program(args []string) string {
 	return ""
 }
 
-// parse returns the meaning of a word, and the value in the word itself. isOption is false if the word is the program.
+// parse returns the meaning of a word, and the value in the word itself. isOption is false if the word is the program. The @
+// of Java stands for a file of options.
 func (in *interpreter) parse(word string) (o option, attached string, isOption bool) {
 	if o, ok := in.words[word]; ok {
 		return o, "", true
@@ -206,26 +168,13 @@ func (in *interpreter) parse(word string) (o option, attached string, isOption b
 	if o := in.words[name]; ok && (o == program || o == code) {
 		return o, attached, true
 	}
-	switch {
-	case strings.HasPrefix(word, "--"):
-		return 0, "", true
-	case strings.HasPrefix(word, "-"):
-		o, attached = in.parseLetters(word[1:])
-		return o, attached, true
+	if !strings.HasPrefix(word, "-") {
+		return 0, "", strings.HasPrefix(word, "@")
 	}
-	return 0, "", in.argumentFiles && strings.HasPrefix(word, "@")
-}
-
-// parseLetters returns the first meaning among options written together.
-func (in *interpreter) parseLetters(letters string) (o option, attached string) {
-	waits := option(0)
-	for i := range len(letters) {
-		switch o := in.letters[letters[i]]; o {
-		case code, program, value, joined:
-			return o, letters[i+1:]
-		case next:
-			waits = next // bash -euo pipefail, but also bash -oc errexit
+	for i := 1; i < len(word) && !strings.HasPrefix(word, "--"); i++ {
+		if o := in.letters[word[i]]; o != 0 {
+			return o, word[i+1:], true
 		}
 	}
-	return waits, ""
+	return 0, "", true
 }
