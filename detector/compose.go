@@ -168,7 +168,7 @@ func (d *Domain[K]) judgeProgram(name groupName, g *group[K]) {
 // leaks reports whether a member of that group leaked when it was last seen.
 func (d *Domain[K]) leaks(group groupName) bool {
 	for _, m := range d.members {
-		if m.group == group && m.Leaks() && !m.Config().Mute {
+		if m.Group == group && m.Leaks() && !m.Config().Mute {
 			return true
 		}
 	}

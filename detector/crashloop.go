@@ -23,7 +23,7 @@ func (d *Domain[K]) addLife(key K, g *group[K], m *member) {
 	if apart {
 		least = min(least, process.LoadedShare*float64(r.Base)) // it may have been the next life
 	}
-	if m.Held.V <= max(least, helperShare*float64(m.Company)) || m.group.Program && !apart || !m.Config().With(series.CrashLoops) {
+	if m.Held.V <= max(least, helperShare*float64(m.Company)) || m.Group.Program && !apart || !m.Config().With(series.CrashLoops) {
 		return
 	}
 	life, grew := m.Lived()
@@ -34,7 +34,7 @@ func (d *Domain[K]) addLife(key K, g *group[K], m *member) {
 	case grew && (m.Full || f.Filled(life.Onset, m.Last)):
 		if !same {
 			r.Add(&life, m.Config().MinSpan)
-			g.culprit, g.accused, g.Runs = key, true, m.Runs
+			g.Culprit, g.Accused, g.Runs = key, true, m.Runs
 		}
 	case m.Full && f.Filled(late, m.Last): // it died, but its growth was not seen
 	default:
@@ -60,6 +60,6 @@ func (d *Domain[K]) inherit(g *group[K]) {
 	if from == nil {
 		return
 	}
-	g.Loop, g.culprit, g.accused, g.Runs = from.Loop, from.culprit, from.accused, from.Runs
-	from.Loop, from.accused = process.Loop{}, false
+	g.Loop, g.Culprit, g.Accused, g.Runs = from.Loop, from.Culprit, from.Accused, from.Runs
+	from.Loop, from.Accused = process.Loop{}, false
 }

@@ -210,21 +210,19 @@ func (d *Domain[K]) newSeries(subject Subject[K]) *series.Series {
 func (d *Domain[K]) Reconfigure() {
 	again := func(subject Subject[K], list ...*series.Series) {
 		for _, s := range list {
-			if s == nil {
-				continue
-			}
-			if cfg := d.config(subject); cfg.Validate() == nil {
-				s.Configure(&cfg)
+			if s != nil {
+				s.Configure(d.configOf(subject))
 			}
 		}
 	}
 	again(Subject[K]{Kind: KindDevice}, d.used)
 	again(Subject[K]{Kind: KindResidual}, d.residual, d.resting)
 	for key, m := range d.members {
-		again(Subject[K]{Kind: KindMember, Key: key, Group: m.group.pod()}, m.Series, m.live, m.untracked)
+		again(Subject[K]{Kind: KindMember, Key: key, Group: m.Group.pod()}, m.Series, m.Live, m.Untracked)
 	}
 	for name, g := range d.groups {
-		if !name.Program || d.Knows(g.key) { // between two processes there is none to ask for
+		// Between two processes of a program there is none to ask for.
+		if g.Series != nil && (!name.Program || g.Config() == nil || d.Knows(g.key)) {
 			again(g.subject(name), g.Series)
 		}
 	}

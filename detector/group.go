@@ -47,28 +47,23 @@ func (n groupName) pod() string {
 	return n.Name
 }
 
-// group are the processes of a pod or job, or of a program.
+// group are the processes of a pod or job, or of a program. Exported fields are those of a state.
 type group[K comparable] struct {
-	*series.Series // of the sum, for its statistics; nil while there was one member only
-	groupPast
-	// culprit is the process of the last life of the loop; accused says that it is known.
-	culprit K
-	accused bool
-	frame   groupFrame
-	key     K   // of the last member of the last frame
-	sum     sum // of the members' verdicts, in the last judgement
-}
-
-// groupPast is what a group has beside its series and its members.
-type groupPast struct {
-	Seen    time.Duration // last frame with a member
-	Members int           // so far
-	Ended   process.Cohort
-	Pool    process.Pool
-	Loop    process.Loop
-	Runs    heights.Program // what the last life of the loop ran; 0 unknown
+	*series.Series               // of the sum, for its statistics; nil while there was one member only
+	Seen           time.Duration // last frame with a member
+	Members        int           // so far
+	Ended          process.Cohort
+	Pool           process.Pool
+	Loop           process.Loop
+	Runs           heights.Program // what the last life of the loop ran; 0 unknown
 	// The memory of the two largest members of the last frame.
 	Largest, Second stat.Bytes
+	Culprit         K    // the process of the last life of the loop
+	Accused         bool // Culprit is known
+
+	frame groupFrame
+	key   K   // of the last member of the last frame
+	sum   sum // of the members' verdicts, in the last judgement
 }
 
 // groupFrame is a group in the last frame.
@@ -166,7 +161,7 @@ func (d *Domain[K]) expire(name groupName, g *group[K]) {
 	if g.Series == nil && g.Loop.Paused {
 		return // it has expired before
 	}
-	*g = group[K]{groupPast: groupPast{Seen: g.Seen, Loop: g.Loop, Runs: g.Runs}, culprit: g.culprit, accused: g.accused}
+	*g = group[K]{Seen: g.Seen, Loop: g.Loop, Runs: g.Runs, Culprit: g.Culprit, Accused: g.Accused}
 	g.Loop.Paused = true
 }
 

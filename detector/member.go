@@ -17,15 +17,15 @@ import (
 // zombieShare is the least share of the capacity that a zombie holds. It is chosen: that of an idle memory.
 const zombieShare = 0.01
 
+// member is a process. Exported fields are those of a state.
 type member struct {
 	*series.Series // of its memory
-	inside
-	memberPast
-	group groupName // of the last frame
-}
+	// With a probe in its allocator: the series of live objects, and of the memory beside the allocator (libraries, CUDA itself).
+	// The pool of the allocator is in neither. Silent is the first frame without values of the probe; 0 while it has values.
+	Live, Untracked *series.Series
+	Silent          time.Duration
 
-// memberPast is the rest of a member that Save keeps.
-type memberPast struct {
+	Group   groupName       // of the last frame
 	Program string          // "" unknown
 	Seen    time.Duration   // last frame that listed it
 	Place   int             // in the list of that frame
@@ -63,7 +63,7 @@ func (d *Domain[K]) removeMembers(f *Frame[K], interval time.Duration) {
 	for _, key := range d.gone(f) {
 		m := d.members[key]
 		delete(d.members, key)
-		if g := d.groups[m.group]; g != nil {
+		if g := d.groups[m.Group]; g != nil {
 			m.Company = g.company(m)
 		}
 		if f.Complete && d.residual != nil {
@@ -115,7 +115,7 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, full bool) {
 		if !ok {
 			held = m.Used
 		}
-		m.Seen, m.Place, m.group, m.Program = o.T, i, groupOf(in), in.Program
+		m.Seen, m.Place, m.Group, m.Program = o.T, i, groupOf(in), in.Program
 		m.Held, m.Full = Value{V: float64(used), OK: ok}, full
 		m.Activity.Note(o.T, o.Interval, process.Allowance(m.Config().ZombieAfter), in.SM, in.CPU, in.State, in.Started)
 		if ok {
@@ -136,7 +136,7 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, full bool) {
 func (d *Domain[K]) member(in *Member[K]) *member {
 	m := d.members[in.Key]
 	if m == nil && len(d.members) < MaxMembers {
-		if g := d.groups[groupOf(in)]; g != nil && g.accused && g.culprit == in.Key {
+		if g := d.groups[groupOf(in)]; g != nil && g.Accused && g.Culprit == in.Key {
 			g.Loop.RemoveLast() // a process that is seen again has not ended
 		}
 		m = &member{Series: d.newSeries(Subject[K]{Kind: KindMember, Key: in.Key, Group: in.Group})}
@@ -154,11 +154,10 @@ func (d *Domain[K]) endMember(key K, m *member) {
 		d.past.Fullness.Left = true
 	}
 	d.noteEnd(key, m)
-	if g := d.groups[m.group]; g != nil {
+	if g := d.groups[m.Group]; g != nil {
 		g.Ended.Add(&m.Activity, m.Seen)
 		g.Pool.Add(&m.Activity, m.Program, m.Held)
 	}
-	m.inside = inside{}
 	if len(d.out.Exited) < MaxMembers {
 		d.out.Exited = append(d.out.Exited, Exit[K]{Key: key, Used: m.Held, NearCapacity: m.Full})
 	}
@@ -196,5 +195,5 @@ func (d *Domain[K]) zombie(in *listing[K]) bool {
 		return false
 	}
 	return g.frame.members == 1 && now-g.Ended.Last >= cfg.ZombieAfter && g.Ended.Strands(a) ||
-		!m.group.Program && g.Pool.Forgets(a, m.Program, m.Used)
+		!m.Group.Program && g.Pool.Forgets(a, m.Program, m.Used)
 }
