@@ -89,7 +89,7 @@ func (d *Domain[K]) judgeMember(in *listing[K], out *MemberVerdict[K]) {
 	out.Peak = Of(float64(m.Peak))
 	switch {
 	case !v.Judged || v.Leak:
-	case d.zombie(in):
+	case d.zombie(m):
 		v.Pattern = PatternZombie
 	case m.Pieces:
 		v.Pattern = PatternFragmentation

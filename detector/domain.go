@@ -164,7 +164,7 @@ func (d *Domain[K]) Observe(f *Frame[K]) error {
 	d.removeMembers(f, o.Interval)
 	d.observeMembers(f, o, ok && d.capacity > 0 && float64(o.Left) <= (1-nearCapacity)*float64(d.capacity))
 	d.observeResting(f, o)
-	d.observeGroups(o, f.Complete)
+	d.observeGroups(o)
 	if d.listed, d.known = f.Complete, ok; ok {
 		d.observeDevice(f, o, used)
 	}

@@ -52,8 +52,6 @@ type group[K comparable] struct {
 	*series.Series               // of the sum, for its statistics; nil while there was one member only
 	Seen           time.Duration // last frame with a member
 	Members        int           // so far
-	Ended          process.Cohort
-	Pool           process.Pool
 	Loop           process.Loop
 	Runs           heights.Program // what the last life of the loop ran; 0 unknown
 	// The memory of the two largest members of the last frame.
@@ -117,7 +115,7 @@ func (d *Domain[K]) join(in *Member[K], m *member, used stat.Bytes, known, joine
 }
 
 // observeGroups updates the crash loops, and the series of the pods and jobs that have had two members or more.
-func (d *Domain[K]) observeGroups(o series.Sample, complete bool) {
+func (d *Domain[K]) observeGroups(o series.Sample) {
 	for name, g := range d.groups {
 		if g.frame.joined && g.Loop.N == 0 && !name.Program {
 			d.inherit(g)
@@ -131,9 +129,6 @@ func (d *Domain[K]) observeGroups(o series.Sample, complete bool) {
 		h := &g.frame
 		if g.Series == nil && ((h.members >= 2 || g.Members >= 2) && !name.Program || g.Loop.N > 0 && h.members > 0) {
 			g.Series = d.newSeries(g.subject(name))
-		}
-		if complete && h.members == 0 && !h.unknown {
-			g.Pool = process.Pool{} // the next process may be the parent of others
 		}
 		if h.members > 0 {
 			others, heir := g.Largest, (*series.Series)(nil)

@@ -26,7 +26,6 @@ type member struct {
 	Silent          time.Duration
 
 	Group   groupName       // of the last frame
-	Program string          // "" unknown
 	Seen    time.Duration   // last frame that listed it
 	Place   int             // in the list of that frame
 	Held    Value           // its memory in that frame
@@ -115,9 +114,9 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, full bool) {
 		if !ok {
 			held = m.Used
 		}
-		m.Seen, m.Place, m.Group, m.Program = o.T, i, groupOf(in), in.Program
+		m.Seen, m.Place, m.Group = o.T, i, groupOf(in)
 		m.Held, m.Full = Value{V: float64(used), OK: ok}, full
-		m.Activity.Note(o.T, o.Interval, process.Allowance(m.Config().ZombieAfter), in.SM, in.CPU, in.State, in.Started)
+		m.Activity.Note(o.T, o.Interval, process.Allowance(m.Config().ZombieAfter), in.SM, in.CPU, in.State)
 		if ok {
 			o.Used, o.Started, o.SM = used, in.Started, in.SM
 			if in.Runs != 0 {
@@ -154,10 +153,6 @@ func (d *Domain[K]) endMember(key K, m *member) {
 		d.past.Fullness.Left = true
 	}
 	d.noteEnd(key, m)
-	if g := d.groups[m.Group]; g != nil {
-		g.Ended.Add(&m.Activity, m.Seen)
-		g.Pool.Add(&m.Activity, m.Program, m.Held)
-	}
 	if len(d.out.Exited) < MaxMembers {
 		d.out.Exited = append(d.out.Exited, Exit[K]{Key: key, Used: m.Held, NearCapacity: m.Full})
 	}
@@ -168,32 +163,18 @@ func (d *Domain[K]) Knows(key K) bool {
 	return d.members[key] != nil || slices.ContainsFunc(d.exits.List, func(e process.Exit[K]) bool { return e.Key == key })
 }
 
-// zombie reports whether a member of the last frame holds memory that will not be used again. For
-// ZombieAfter it has held max(MinHeld, 1 % of the capacity) or more, used no multiprocessor, and no more
-// processor time than a heartbeat; and for that time
-//
-//   - it has been unkillable (D), or an orphan that is no service, or it has ended
-//     and the driver still lists it; or
-//   - all other ranks of its group have been gone: see process.Cohort; or
-//   - its pool has used newer processes instead: see process.Pool.
+// zombie reports whether a member holds memory that will not be used again. For ZombieAfter it has held
+// max(MinHeld, 1 % of the capacity) or more, used no multiprocessor, and no more processor time than a heartbeat; and for that
+// time it has been unkillable (D), or an orphan that is no service, or it has ended and the driver still lists it.
 //
 // Otherwise it is idle, as a server at night is. Without utilisation (as under MIG), processor time or
 // state there is no zombie, except one that is unkillable or has ended. A process in state Z holds no
 // memory. A rank that hangs in a collective keeps the multiprocessors busy: it is no zombie.
-func (d *Domain[K]) zombie(in *listing[K]) bool {
-	m := in.member
+func (d *Domain[K]) zombie(m *member) bool {
 	cfg, a, now := m.Config(), &m.Activity, d.past.Last
 	least := max(cfg.MinHeld, zombieShare*float64(d.capacity))
 	if a.Known == 0 || now-a.Quiet < cfg.ZombieAfter || float64(m.Used) < least {
 		return false
 	}
-	if a.Lost > 0 && now-a.Lost >= cfg.ZombieAfter {
-		return true
-	}
-	g := in.group
-	if g == nil {
-		return false
-	}
-	return g.frame.members == 1 && now-g.Ended.Last >= cfg.ZombieAfter && g.Ended.Strands(a) ||
-		!m.Group.Program && g.Pool.Forgets(a, m.Program, m.Used)
+	return a.Lost > 0 && now-a.Lost >= cfg.ZombieAfter
 }
