@@ -84,7 +84,7 @@ func (c crestSeries) grown(slots int, headroom, least float64) (h horizon, ok bo
 	}
 	rate := (last - peak[0]) / (at[fillParts-1] - at[0])
 	wide := fillQuantile * deviation(rates[:], rate) * math.Sqrt(2/float64(len(rates)))
-	h = horizon{eta: headroom / rate, lower: headroom / (rate + wide), upper: headroom / max(0, rate-wide), rate: rate, present: rate, base: peak[0]}
+	h = horizon{eta: headroom / rate, lower: headroom / (rate + wide), upper: headroom / max(0, rate-wide), rate: rate, base: peak[0]}
 	if toCome(rates, at[fillParts-1]-at[fillParts-2]) < headroom {
 		h.upper = math.Inf(1)
 	}

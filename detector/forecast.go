@@ -28,8 +28,7 @@ func (e Evidence) String() string { return stat.Name(evidenceNames, e) }
 // horizon is the time until a memory is full, in seconds, with its 90 % interval.
 type horizon struct {
 	eta, lower, upper float64
-	rate              float64 // mean growth until then, bytes per second
-	present           float64 // growth now, bytes per second
+	rate              float64 // of growth, bytes per second
 	base              float64 // the use at which the growth began, bytes; 0 where that does not matter
 }
 
@@ -49,10 +48,10 @@ func (d *Domain[K]) forecast() {
 	d.out.Headroom = Of(headroom)
 	leak, filling := d.total.horizon(headroom), d.filling(headroom)
 	if !d.past.Paged || !d.wakes(&leak, &filling) {
-		if leak.ends() && d.givenBack(leak.present, leakRate) {
+		if leak.ends() && d.givenBack(leak.rate, leakRate) {
 			leak = never
 		}
-		if filling.ends() && (float64(d.used.Used) < filling.base || d.givenBack(filling.present, slopeOf)) {
+		if filling.ends() && (float64(d.used.Used) < filling.base || d.givenBack(filling.rate, slopeOf)) {
 			filling = never
 		}
 	}
@@ -89,7 +88,7 @@ func (d *Domain[K]) setForecasts(h *horizon) {
 		}
 		v.SecondsToOOM, v.Lower, v.Upper = Of(of.eta), Of(of.lower), Of(of.upper)
 	}
-	part := func(v *Verdict) { set(v, !v.Muted && (v.Leak || slopeOf(v) >= fillShare*h.present)) }
+	part := func(v *Verdict) { set(v, !v.Muted && (v.Leak || slopeOf(v) >= fillShare*h.rate)) }
 	v := &d.out.Device
 	set(v, true)
 	part(&d.out.Residual)
@@ -118,7 +117,6 @@ func slopeOf(v *Verdict) float64 { return v.Windows[0].Slope.V }
 // drift is the growth of several series together.
 type drift struct {
 	rate         float64 // bytes per second
-	bend         float64 // bytes per second²
 	variance     float64 // of the rate to come
 	wander       float64 // bytes² per second
 	points       int     // the fewest that a series has
@@ -133,7 +131,6 @@ const rateError = 0.05
 // add adds the growth of a leaking series.
 func (d *drift) add(t *stat.Trend) {
 	d.rate += t.Rate
-	d.bend += t.Bend
 	d.variance += t.Rate * (math.Sqrt(t.Variance) + rateError*rateError*t.Rate)
 	d.wander += t.Wander
 	if d.contributors == 0 || t.N < d.points {
@@ -150,9 +147,9 @@ const conformal = 3.0
 
 // horizon returns the time until headroom (bytes) is used up.
 //
-// The time t solves headroom = rate·t + bend·t²/2; r is the mean rate until then. Two things
-// make it uncertain. The growth wanders: after t it has mean r·t and variance wander·t, and
-// (headroom − r·t)² = z²·wander·t has one root before t and one after it, with
+// It is headroom/rate. Two things
+// make it uncertain. The growth wanders: after t it has mean rate·t and variance wander·t, and
+// (headroom − rate·t)² = z²·wander·t has one root before t and one after it, with
 // z = 1.645·(1 + 1.5/(n−2)) for the few points that wander was estimated from. And the rate
 // changes by a factor of e to the power of ±z·√variance/rate. The two are independent, so that
 // the squares of their logarithms add up.
@@ -160,22 +157,19 @@ const conformal = 3.0
 // An allocator that empties its cache when the memory is full gives a program more time than that. It cannot be seen from outside
 // how much.
 func (d *drift) horizon(headroom float64) horizon {
-	h := horizon{rate: d.rate, present: d.rate}
+	h := horizon{rate: d.rate}
 	switch {
 	case !(d.rate > 0):
 		return never
 	case headroom <= 0:
 		return h
 	}
-	h.eta = 2 * headroom / (d.rate + math.Sqrt(d.rate*d.rate+2*d.bend*headroom))
+	h.eta = headroom / d.rate
 	z := 1.645 * (1 + 1.5/float64(max(d.points-2, 1)))
-	// The roots are t/x and t·x with (x + 1/x)/2 = 1 + z²·wander/(2·r·headroom).
+	// The roots are t/x and t·x with (x + 1/x)/2 = 1 + z²·wander/(2·rate·headroom).
 	wandered := math.Acosh(1 + z*z*d.wander*h.eta/(2*headroom*headroom))
 	bound := conformal * math.Hypot(wandered, z*math.Sqrt(d.variance)/d.rate)
 	h.lower, h.upper = h.eta*math.Exp(-bound), h.eta*math.Exp(bound)
-	if h.eta > 0 && h.ends() {
-		h.rate = headroom / h.eta
-	}
 	return h
 }
 

@@ -121,7 +121,6 @@ func shapes() []func(s int) float64 {
 	leaked := func(s int) float64 { return 6 * leaked(s) }
 	return []func(s int) float64{
 		func(s int) float64 { return 2*gib + leaked(s) },
-		func(s int) float64 { return 2*gib + leaked(s)*leaked(s)/gib/16 }, // accelerates
 		func(s int) float64 { return 2*gib + leaked(s) + float64(s%60)*100*mib },
 		func(s int) float64 { return 2*gib + leaked(min(s, 3200)) },
 		func(s int) float64 { return 2*gib + float64(s%700)*10*mib },

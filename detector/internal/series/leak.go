@@ -129,7 +129,7 @@ func (s *Series) fit() {
 	var in room
 	pts := e.points(&in)
 	pts = pts[max(len(pts)-s.Growths[l.Best].Steady, 0):]
-	if trend := stat.FitTrend(pts[leakBegin(pts):]); trend.Rate > 0 {
+	if trend := stat.FitLine(pts[leakBegin(pts):]); trend.Rate > 0 {
 		l.Trend, l.TrendScale, l.TrendAt = trend, l.Best, e.Closed
 	}
 }

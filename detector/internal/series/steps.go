@@ -93,5 +93,5 @@ func (s *Steps) trend() stat.Trend {
 	for _, p := range s.Taken {
 		pts = append(pts, stat.Point{At: p.At, V: p.To})
 	}
-	return stat.FitLine(pts).Trend(len(pts))
+	return stat.FitLine(pts)
 }

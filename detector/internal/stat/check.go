@@ -29,7 +29,7 @@ func (s *Spikes) Check(time.Duration) bool {
 
 // Check reports whether the Trend is possible: forecasts divide by it and take its roots.
 func (t *Trend) Check(time.Duration) bool {
-	return t.Rate >= 0 && t.Rate <= MaxBytes && t.Bend >= 0 && t.Bend <= MaxBytes &&
+	return t.Rate >= 0 && t.Rate <= MaxBytes &&
 		t.Variance >= 0 && t.Wander >= 0 && t.N >= 0 && t.N <= math.MaxInt32
 }
 

@@ -26,7 +26,6 @@ func TestChecks(t *testing.T) {
 		"more than always":      {&Spikes{Duty: 1.1}, false},
 		"no trend":              {&Trend{}, true},
 		"it falls":              {&Trend{Rate: -1}, false},
-		"it slows down":         {&Trend{Rate: 1, Bend: -1}, false},
 		"a negative variance":   {&Trend{Variance: -1}, false},
 		"no points":             {&Trend{N: -1}, false},
 		"a window":              {&Window{Span: time.Hour}, true},
