@@ -151,7 +151,7 @@ func (d *Domain[K]) judgeProgram(name groupName, g *group[K]) {
 	var present *Verdict
 	for i := range d.present {
 		m := d.present[i].member
-		if m == nil || d.present[i].group != g || !g.Loop.Follows(m.First) || float64(m.Used) < process.LoadedShare*float64(g.Loop.Base) {
+		if m == nil || d.present[i].group != g || !g.Loop.follows(m.First) || float64(m.Used) < loadedShare*float64(g.Loop.Base) {
 			continue
 		}
 		if present != nil {

@@ -52,7 +52,7 @@ type group[K comparable] struct {
 	*series.Series               // of the sum, for its statistics; nil while there was one member only
 	Seen           time.Duration // last frame with a member
 	Members        int           // so far
-	Loop           process.Loop
+	Loop           crashLoop
 	Runs           heights.Program // what the last life of the loop ran; 0 unknown
 	// The memory of the two largest members of the last frame.
 	Largest, Second stat.Bytes
@@ -108,7 +108,7 @@ func (d *Domain[K]) join(in *Member[K], m *member, used stat.Bytes, known, joine
 	if joined {
 		g.Members = min(g.Members+1, math.MaxInt32)
 	}
-	if m != nil && known && g.Loop.Follows(m.First) && (h.heir == nil || m.Used > h.heir.Used) {
+	if m != nil && known && g.Loop.follows(m.First) && (h.heir == nil || m.Used > h.heir.Used) {
 		h.heir = m
 	}
 	return g
@@ -138,7 +138,7 @@ func (d *Domain[K]) observeGroups(o series.Sample) {
 			if h.heir != nil {
 				heir = h.heir.Series
 			}
-			g.Loop.Next(heir, others, o.T)
+			g.Loop.next(heir, others, o.T)
 		}
 		if g.summed() && !name.Program {
 			o.Used = min(h.sum, MaxBytes)
@@ -149,7 +149,7 @@ func (d *Domain[K]) observeGroups(o series.Sample) {
 
 // expire removes a group that has had no member for process.Absence. If it has a loop, the loop stays for a day.
 func (d *Domain[K]) expire(name groupName, g *group[K]) {
-	if g.Loop.Next(nil, 0, d.past.Last); g.Loop.N == 0 {
+	if g.Loop.next(nil, 0, d.past.Last); g.Loop.N == 0 {
 		delete(d.groups, name)
 		return
 	}
@@ -198,7 +198,7 @@ func (g *group[K]) summed() bool {
 
 // looping reports whether the group is in a crash loop that is a leak.
 func (g *group[K]) looping() bool {
-	return g.Series != nil && !g.Config().Mute && g.Loop.Proven && !g.Loop.Paused && g.Loop.Confidence() >= g.Config().LeakThreshold
+	return g.Series != nil && !g.Config().Mute && g.Loop.Proven && !g.Loop.Paused && g.Loop.confidence() >= g.Config().LeakThreshold
 }
 
 // verdict fills v with the statistics of the sum, the verdict of the members, and the crash loop if there is one.
@@ -210,7 +210,7 @@ func (g *group[K]) verdict(v *Verdict) {
 	if overrule(v, &g.sum.Verdict); v.Leak {
 		v.CopyWait(&Verdict{})
 	}
-	v.Confidence = max(v.Confidence, g.Loop.Confidence())
+	v.Confidence = max(v.Confidence, g.Loop.confidence())
 	if g.looping() {
 		g.loop(v)
 	}
@@ -219,7 +219,7 @@ func (g *group[K]) verdict(v *Verdict) {
 // loop makes a verdict that of the crash loop. If no process leaks by itself, the rate is that of the lives before, and nothing
 // but the growth of the present life has leaked: the end of a process gives all back.
 func (g *group[K]) loop(v *Verdict) {
-	v.Confidence = max(v.Confidence, g.Loop.Confidence())
+	v.Confidence = max(v.Confidence, g.Loop.confidence())
 	v.Pattern, v.Since = PatternCrashLoop, g.Loop.Since
 	v.CopyWait(&Verdict{})
 	if v.Leak && g.frame.members > 0 {

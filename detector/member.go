@@ -136,7 +136,7 @@ func (d *Domain[K]) member(in *Member[K]) *member {
 	m := d.members[in.Key]
 	if m == nil && len(d.members) < MaxMembers {
 		if g := d.groups[groupOf(in)]; g != nil && g.Accused && g.Culprit == in.Key {
-			g.Loop.RemoveLast() // a process that is seen again has not ended
+			g.Loop.removeLast() // a process that is seen again has not ended
 		}
 		m = &member{Series: d.newSeries(Subject[K]{Kind: KindMember, Key: in.Key, Group: in.Group})}
 		d.members[in.Key] = m
