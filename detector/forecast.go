@@ -180,5 +180,5 @@ func (d *Domain[K]) filling(headroom float64) horizon {
 	if reached > 0 && d.used.Config().With(series.Reached) && top <= reached+newHeight*float64(d.capacity) {
 		return never // a height that these processes had before is not new: an epoch, a day
 	}
-	return crestSeries{&d.past.Crest}.horizon(headroom, least)
+	return fills(&d.past.Crest, headroom, least)
 }
