@@ -4,7 +4,6 @@
 package detector
 
 import (
-	"math"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
@@ -176,9 +175,7 @@ func (r *crashLoop) next(s *series.Series, others stat.Bytes, t time.Duration) {
 }
 
 // Check implements state.Checker.
-func (r *crashLoop) Check(time.Duration) bool {
-	return r.N >= 0 && r.N < math.MaxInt32 && r.Longest >= 0 && (r.Since > 0 || r.N == 0 && !r.Proven)
-}
+func (r *crashLoop) Check(time.Duration) bool { return r.N > 0 || !r.Proven }
 
 // addLife adds the life of a member of g that has ended to the crash loop. Growth until the memory was full is a death. Other
 // lives reset the loop: also one that stood in a full memory for long, as a program does that takes all there is. Helpers do not

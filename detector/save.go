@@ -138,14 +138,7 @@ func (d *Domain[K]) restore(b []byte, known func(K) bool) error {
 
 // Check implements state.Checker, as do those below.
 func (h *head[K]) Check(time.Duration) bool {
-	staying := 0
-	for i := range h.Exits.List {
-		if h.Exits.List[i].Stays {
-			staying++
-		}
-	}
-	return staying <= MaxUnreleased && len(h.Exits.List) <= process.MaxExits && (!h.Past.Attributed || h.Residual != nil) &&
-		h.Members >= 0 && h.Members <= MaxMembers && h.Groups >= 0 && h.Groups <= MaxGroups
+	return h.Past.Last < math.MaxInt64/2 && (!h.Past.Attributed || h.Residual != nil) && h.Members <= MaxMembers && h.Groups <= MaxGroups
 }
 
 func (s *savedMember[K]) Check(time.Duration) bool { return s.Member != nil }
@@ -153,17 +146,8 @@ func (s *savedMember[K]) Check(time.Duration) bool { return s.Member != nil }
 func (s *savedGroup[K]) Check(time.Duration) bool { return s.Group != nil }
 
 func (m *member) Check(time.Duration) bool {
-	return m.Series != nil && (m.Live == nil) == (m.Untracked == nil) && m.Held.V >= 0 && m.Held.V <= MaxBytes
+	return m.Series != nil && (m.Live == nil) == (m.Untracked == nil)
 }
 
 // Check hides that of the series, which may be nil.
 func (g *group[K]) Check(time.Duration) bool { return true }
-
-func (p *past) Check(time.Duration) bool {
-	for _, delta := range p.Deltas {
-		if delta < 0 || delta > math.MaxInt64/4 {
-			return false
-		}
-	}
-	return p.Last >= 0 && p.Last < math.MaxInt64/2 && p.Frames >= 0 && p.Frames < math.MaxInt64/2 && p.AttributedAt <= p.Last
-}

@@ -148,3 +148,6 @@ func leakBegin(pts []stat.Point) (first int) {
 	}
 	return first
 }
+
+// Check implements state.Checker.
+func (l *Leak) Check(time.Duration) bool { return l.Best < numScales && l.TrendScale < numScales }

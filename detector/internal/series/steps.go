@@ -95,3 +95,6 @@ func (s *Steps) trend() stat.Trend {
 	}
 	return stat.FitLine(pts)
 }
+
+// Check implements state.Checker.
+func (s *Steps) Check(time.Duration) bool { return s.N <= countedSteps }

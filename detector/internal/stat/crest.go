@@ -57,3 +57,6 @@ func (c *Crest[V]) Slot(n int) (start time.Duration, highest V) {
 	s := &c.Slots[(c.Head+CrestSlots-n)%CrestSlots]
 	return s.Start, s.Max
 }
+
+// Check implements state.Checker.
+func (c *Crest[V]) Check(time.Duration) bool { return c.Head < CrestSlots && c.Len <= CrestSlots }

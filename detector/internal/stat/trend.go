@@ -139,3 +139,6 @@ func correlation(errors, changes float64) float64 {
 	}
 	return min(max(0, 1-changes/errors/2), mostCorrelated)
 }
+
+// Check implements state.Checker.
+func (t *Trend) Check(time.Duration) bool { return min(t.Rate, t.Variance, t.Wander) >= 0 }
