@@ -59,8 +59,8 @@ type Domain[K comparable] struct {
 	lastFrame[K]
 
 	out      Judgement[K]
-	judged   bool // since the last frame
-	total    total
+	judged   bool        // since the last frame
+	total    sum         // of all parts
 	programs []groupName // in a crash loop
 }
 

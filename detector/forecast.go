@@ -46,7 +46,7 @@ func (d *Domain[K]) forecast() {
 	}
 	headroom := float64(max(0, d.capacity-d.past.Top))
 	d.out.Headroom = Of(headroom)
-	leak, filling := d.total.horizon(headroom), d.filling(headroom)
+	leak, filling := leakHorizon(&d.total.trend, headroom), d.filling(headroom)
 	if !d.past.Paged || !d.wakes(&leak, &filling) {
 		if leak.ends() && d.givenBack(leak.rate, leakRate) {
 			leak = never
@@ -114,41 +114,14 @@ func leakRate(v *Verdict) float64 {
 // slopeOf returns the growth over the shortest window, in bytes per second.
 func slopeOf(v *Verdict) float64 { return v.Windows[0].Slope.V }
 
-// drift is the growth of several series together.
-type drift struct {
-	rate         float64 // bytes per second
-	variance     float64 // of the rate to come
-	wander       float64 // bytes² per second
-	points       int     // the fewest that a series has
-	contributors int
-}
-
-// The rate of a leak changes until the memory is full. rateError is the relative change of a leak that is as even as can be. For
-// another one it is the square root of the relative standard error: so the errors of forecasts grew on generated series, from a
-// rate that was known to 0.5 % to one known to 30 %.
-const rateError = 0.05
-
-// add adds the growth of a leaking series.
-func (d *drift) add(t *stat.Trend) {
-	d.rate += t.Rate
-	d.variance += t.Rate * (math.Sqrt(t.Variance) + rateError*rateError*t.Rate)
-	d.wander += t.Wander
-	if d.contributors == 0 || t.N < d.points {
-		d.points = t.N
-	}
-	d.contributors++
-}
-
 // conformal is the factor by which an interval is wider than its model says, on the logarithmic scale: on the
 // families for tuning (`make bench-detect`) nine tenths of |ln(true/foretold)| were within so many times
 // the bound of the model. That is split conformal prediction (Lei, G'Sell, Rinaldo, Tibshirani and
 // Wasserman, Distribution-free predictive inference for regression, 2018).
 const conformal = 3.0
 
-// horizon returns the time until headroom (bytes) is used up.
-//
-// It is headroom/rate. Two things
-// make it uncertain. The growth wanders: after t it has mean rate·t and variance wander·t, and
+// leakHorizon returns the time until leaks of that trend have used up headroom (bytes): headroom/rate. Two things make it
+// uncertain. The growth wanders: after t it has mean rate·t and variance wander·t, and
 // (headroom − rate·t)² = z²·wander·t has one root before t and one after it, with
 // z = 1.645·(1 + 1.5/(n−2)) for the few points that wander was estimated from. And the rate
 // changes by a factor of e to the power of ±z·√variance/rate. The two are independent, so that
@@ -156,21 +129,19 @@ const conformal = 3.0
 //
 // An allocator that empties its cache when the memory is full gives a program more time than that. It cannot be seen from outside
 // how much.
-func (d *drift) horizon(headroom float64) horizon {
-	h := horizon{rate: d.rate}
+func leakHorizon(l *stat.Trend, headroom float64) horizon {
 	switch {
-	case !(d.rate > 0):
+	case !(l.Rate > 0):
 		return never
 	case headroom <= 0:
-		return h
+		return horizon{rate: l.Rate}
 	}
-	h.eta = headroom / d.rate
-	z := 1.645 * (1 + 1.5/float64(max(d.points-2, 1)))
+	eta := headroom / l.Rate
+	z := 1.645 * (1 + 1.5/float64(max(l.N-2, 1)))
 	// The roots are t/x and t·x with (x + 1/x)/2 = 1 + z²·wander/(2·rate·headroom).
-	wandered := math.Acosh(1 + z*z*d.wander*h.eta/(2*headroom*headroom))
-	bound := conformal * math.Hypot(wandered, z*math.Sqrt(d.variance)/d.rate)
-	h.lower, h.upper = h.eta*math.Exp(-bound), h.eta*math.Exp(bound)
-	return h
+	wandered := math.Acosh(1 + z*z*l.Wander*eta/(2*headroom*headroom))
+	factor := math.Exp(conformal * math.Hypot(wandered, z*math.Sqrt(l.Variance)/l.Rate))
+	return horizon{eta: eta, lower: eta / factor, upper: eta * factor, rate: l.Rate}
 }
 
 // filling returns the time until the crest has filled the memory, if it keeps its growth.
