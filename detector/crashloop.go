@@ -194,16 +194,17 @@ func (d *Domain[K]) addLife(key K, g *group[K], m *member) {
 		return
 	}
 	life, grew := m.Lived()
+	full := f.Was(m.Last)
 	late := m.Last - (m.Last-m.First)/5 // a life that grows to its end reaches its top later
 	same := r.Noted == d.past.Last
 	r.Noted = d.past.Last
 	switch {
-	case grew && (m.Full || f.Filled(life.Onset, m.Last)):
+	case grew && full:
 		if !same {
 			r.add(&life, m.Config().MinSpan)
 			g.Culprit, g.Accused, g.Runs = key, true, m.Runs
 		}
-	case m.Full && f.Filled(late, m.Last): // it died, but its growth was not seen
+	case full && f.Since > late: // it died, but its growth was not seen
 	default:
 		r.reset()
 	}
