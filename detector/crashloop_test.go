@@ -140,7 +140,7 @@ func checkLoop(t *testing.T, s int, j *Judgement[int]) {
 }
 
 // loopOf is what a domain knows of the pod.
-func loopOf(d *Domain[int]) *process.Loop { return &d.groups[groupName{Name: "ml/loop"}].Loop }
+func loopOf(d *Domain[int]) *crashLoop { return &d.groups[groupName{Name: "ml/loop"}].Loop }
 
 // A process that leaks until it is killed is found although it never lives for as long as a leak takes to
 // show, and stays found over the pauses between its lives.

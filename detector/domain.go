@@ -59,8 +59,8 @@ type Domain[K comparable] struct {
 	lastFrame[K]
 
 	out      Judgement[K]
-	judged   bool // since the last frame
-	total    total
+	judged   bool        // since the last frame
+	total    sum         // of all parts
 	programs []groupName // in a crash loop
 }
 
@@ -164,7 +164,7 @@ func (d *Domain[K]) Observe(f *Frame[K]) error {
 	d.removeMembers(f, o.Interval)
 	d.observeMembers(f, o, ok && d.capacity > 0 && float64(o.Left) <= (1-nearCapacity)*float64(d.capacity))
 	d.observeResting(f, o)
-	d.observeGroups(o, f.Complete)
+	d.observeGroups(o)
 	if d.listed, d.known = f.Complete, ok; ok {
 		d.observeDevice(f, o, used)
 	}
@@ -210,21 +210,19 @@ func (d *Domain[K]) newSeries(subject Subject[K]) *series.Series {
 func (d *Domain[K]) Reconfigure() {
 	again := func(subject Subject[K], list ...*series.Series) {
 		for _, s := range list {
-			if s == nil {
-				continue
-			}
-			if cfg := d.config(subject); cfg.Validate() == nil {
-				s.Configure(&cfg)
+			if s != nil {
+				s.Configure(d.configOf(subject))
 			}
 		}
 	}
 	again(Subject[K]{Kind: KindDevice}, d.used)
 	again(Subject[K]{Kind: KindResidual}, d.residual, d.resting)
 	for key, m := range d.members {
-		again(Subject[K]{Kind: KindMember, Key: key, Group: m.group.pod()}, m.Series, m.live, m.untracked)
+		again(Subject[K]{Kind: KindMember, Key: key, Group: m.Group.pod()}, m.Series, m.Live, m.Untracked)
 	}
 	for name, g := range d.groups {
-		if !name.Program || d.Knows(g.key) { // between two processes there is none to ask for
+		// Between two processes of a program there is none to ask for.
+		if g.Series != nil && (!name.Program || g.Config() == nil || d.Knows(g.key)) {
 			again(g.subject(name), g.Series)
 		}
 	}

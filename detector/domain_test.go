@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -147,6 +148,23 @@ func TestReusedKeyNeverInherits(t *testing.T) {
 	}
 	if m := j.Members[0]; m.Leak || m.Judged || m.Windows[0].N != 1 {
 		t.Errorf("the new process starts with %+v", m)
+	}
+}
+
+// Processes that end in one frame have the order of their last list, each time.
+func TestEndsHaveAnOrder(t *testing.T) {
+	for range 20 {
+		d := newDomain(t)
+		for s := range 2 {
+			show(t, d, frame(s, 0, proc(4, gib), proc(2, gib), proc(3, gib), proc(1, gib)))
+		}
+		var keys []int
+		for _, e := range show(t, d, frame(2, 0)).Exited {
+			keys = append(keys, e.Key)
+		}
+		if !slices.Equal(keys, []int{4, 2, 3, 1}) {
+			t.Fatalf("%v", keys)
+		}
 	}
 }
 

@@ -37,40 +37,31 @@ const (
 // fillSlots are the lengths of a part, in slots of the crest.
 var fillSlots = [...]int{1, 2, 4, 9}
 
-// crestSeries is the crest of a domain by its slots.
-type crestSeries struct{ *stat.Crest[stat.Bytes] }
-
-// slot returns the i-th slot before the newest one.
-func (c crestSeries) slot(i int) (start time.Duration, peak float64) {
-	s := &c.Slots[(c.Head+stat.CrestSlots-i)%stat.CrestSlots]
-	return s.Start, float64(s.Max)
-}
-
-// horizon returns the time until headroom (bytes) is used up, whatever the reason of the growth. It is never where the crest has
+// fills returns the time until headroom (bytes) is used up, whatever the reason of the growth. It is never where the crest has
 // not grown in each part of the last while, to a height that it did not have in the last span, and by least bytes in all. The
 // shortest parts that show growth count: they show the present growth. The slot that is still open does not count.
-func (c crestSeries) horizon(headroom, least float64) horizon {
+func fills(c *stat.Crest[stat.Bytes], headroom, least float64) horizon {
 	for _, slots := range fillSlots {
-		if h, ok := c.grown(slots, headroom, least); ok {
+		if h, ok := risen(c, slots, headroom, least); ok {
 			return h
 		}
 	}
 	return never
 }
 
-// grown is horizon for parts of so many slots. The rate is the mean of five parts, and so is that of the five parts to
+// risen is fills for parts of so many slots. The rate is the mean of five parts, and so is that of the five parts to
 // come. The upper end is +Inf if the growth slows down and stops before.
-func (c crestSeries) grown(slots int, headroom, least float64) (h horizon, ok bool) {
+func risen(c *stat.Crest[stat.Bytes], slots int, headroom, least float64) (h horizon, ok bool) {
 	if c.Len < fillParts*slots+1 {
 		return h, false
 	}
 	var at, peak [fillParts]float64 // the end of each part, s, and the highest value in it
 	for i := range fillParts * slots {
 		part := fillParts - 1 - i/slots
-		end, _ := c.slot(i) // the slot after it begins there
-		_, v := c.slot(i + 1)
+		end, _ := c.Slot(i) // the slot after it begins there
+		_, v := c.Slot(i + 1)
 		at[part] = max(at[part], end.Seconds())
-		peak[part] = max(peak[part], v)
+		peak[part] = max(peak[part], float64(v))
 	}
 	var rates [fillParts - 1]float64
 	for j := range rates {
@@ -79,12 +70,12 @@ func (c crestSeries) grown(slots int, headroom, least float64) (h horizon, ok bo
 		}
 	}
 	last := peak[fillParts-1]
-	if last-peak[0] < least || c.before(fillParts*slots+1) > peak[0] {
+	if last-peak[0] < least || before(c, fillParts*slots+1) > peak[0] {
 		return h, false
 	}
 	rate := (last - peak[0]) / (at[fillParts-1] - at[0])
 	wide := fillQuantile * deviation(rates[:], rate) * math.Sqrt(2/float64(len(rates)))
-	h = horizon{eta: headroom / rate, lower: headroom / (rate + wide), upper: headroom / max(0, rate-wide), rate: rate, present: rate, base: peak[0]}
+	h = horizon{eta: headroom / rate, lower: headroom / (rate + wide), upper: headroom / max(0, rate-wide), rate: rate, base: peak[0]}
 	if toCome(rates, at[fillParts-1]-at[fillParts-2]) < headroom {
 		h.upper = math.Inf(1)
 	}
@@ -92,15 +83,14 @@ func (c crestSeries) grown(slots int, headroom, least float64) (h horizon, ok bo
 }
 
 // before returns the highest value of the slots before the newest n, of the last span.
-func (c crestSeries) before(n int) float64 {
-	newest, _ := c.slot(0)
-	highest := 0.0
+func before(c *stat.Crest[stat.Bytes], n int) (highest float64) {
+	newest, _ := c.Slot(0)
 	for i := n; i < c.Len; i++ {
-		start, v := c.slot(i)
+		start, v := c.Slot(i)
 		if start <= newest-crestSpan {
 			break
 		}
-		highest = max(highest, v)
+		highest = max(highest, float64(v))
 	}
 	return highest
 }
@@ -110,8 +100,8 @@ func (p *past) noteReached() {
 	if p.Crest.Len < stat.CrestSlots {
 		return
 	}
-	if start, v := (crestSeries{&p.Crest}).slot(stat.CrestSlots - 1); start != p.Reaching {
-		p.Reaching, p.Reached = start, max(p.Reached, stat.Bytes(v))
+	if start, v := p.Crest.Slot(stat.CrestSlots - 1); start != p.Reaching {
+		p.Reaching, p.Reached = start, max(p.Reached, v)
 	}
 }
 

@@ -28,8 +28,7 @@ func (e Evidence) String() string { return stat.Name(evidenceNames, e) }
 // horizon is the time until a memory is full, in seconds, with its 90 % interval.
 type horizon struct {
 	eta, lower, upper float64
-	rate              float64 // mean growth until then, bytes per second
-	present           float64 // growth now, bytes per second
+	rate              float64 // of growth, bytes per second
 	base              float64 // the use at which the growth began, bytes; 0 where that does not matter
 }
 
@@ -47,12 +46,12 @@ func (d *Domain[K]) forecast() {
 	}
 	headroom := float64(max(0, d.capacity-d.past.Top))
 	d.out.Headroom = Of(headroom)
-	leak, filling := d.total.horizon(headroom), d.filling(headroom)
+	leak, filling := leakHorizon(&d.total.trend, headroom), d.filling(headroom)
 	if !d.past.Paged || !d.wakes(&leak, &filling) {
-		if leak.ends() && d.givenBack(leak.present, leakRate) {
+		if leak.ends() && d.givenBack(leak.rate, leakRate) {
 			leak = never
 		}
-		if filling.ends() && (float64(d.used.Used) < filling.base || d.givenBack(filling.present, slopeOf)) {
+		if filling.ends() && (float64(d.used.Used) < filling.base || d.givenBack(filling.rate, slopeOf)) {
 			filling = never
 		}
 	}
@@ -89,7 +88,7 @@ func (d *Domain[K]) setForecasts(h *horizon) {
 		}
 		v.SecondsToOOM, v.Lower, v.Upper = Of(of.eta), Of(of.lower), Of(of.upper)
 	}
-	part := func(v *Verdict) { set(v, !v.Muted && (v.Leak || slopeOf(v) >= fillShare*h.present)) }
+	part := func(v *Verdict) { set(v, !v.Muted && (v.Leak || slopeOf(v) >= fillShare*h.rate)) }
 	v := &d.out.Device
 	set(v, true)
 	part(&d.out.Residual)
@@ -115,68 +114,34 @@ func leakRate(v *Verdict) float64 {
 // slopeOf returns the growth over the shortest window, in bytes per second.
 func slopeOf(v *Verdict) float64 { return v.Windows[0].Slope.V }
 
-// drift is the growth of several series together.
-type drift struct {
-	rate         float64 // bytes per second
-	bend         float64 // bytes per second²
-	variance     float64 // of the rate to come
-	wander       float64 // bytes² per second
-	points       int     // the fewest that a series has
-	contributors int
-}
-
-// The rate of a leak changes until the memory is full. rateError is the relative change of a leak that is as even as can be. For
-// another one it is the square root of the relative standard error: so the errors of forecasts grew on generated series, from a
-// rate that was known to 0.5 % to one known to 30 %.
-const rateError = 0.05
-
-// add adds the growth of a leaking series.
-func (d *drift) add(t *stat.Trend) {
-	d.rate += t.Rate
-	d.bend += t.Bend
-	d.variance += t.Rate * (math.Sqrt(t.Variance) + rateError*rateError*t.Rate)
-	d.wander += t.Wander
-	if d.contributors == 0 || t.N < d.points {
-		d.points = t.N
-	}
-	d.contributors++
-}
-
 // conformal is the factor by which an interval is wider than its model says, on the logarithmic scale: on the
 // families for tuning (`make bench-detect`) nine tenths of |ln(true/foretold)| were within so many times
 // the bound of the model. That is split conformal prediction (Lei, G'Sell, Rinaldo, Tibshirani and
 // Wasserman, Distribution-free predictive inference for regression, 2018).
 const conformal = 3.0
 
-// horizon returns the time until headroom (bytes) is used up.
-//
-// The time t solves headroom = rate·t + bend·t²/2; r is the mean rate until then. Two things
-// make it uncertain. The growth wanders: after t it has mean r·t and variance wander·t, and
-// (headroom − r·t)² = z²·wander·t has one root before t and one after it, with
+// leakHorizon returns the time until leaks of that trend have used up headroom (bytes): headroom/rate. Two things make it
+// uncertain. The growth wanders: after t it has mean rate·t and variance wander·t, and
+// (headroom − rate·t)² = z²·wander·t has one root before t and one after it, with
 // z = 1.645·(1 + 1.5/(n−2)) for the few points that wander was estimated from. And the rate
 // changes by a factor of e to the power of ±z·√variance/rate. The two are independent, so that
 // the squares of their logarithms add up.
 //
 // An allocator that empties its cache when the memory is full gives a program more time than that. It cannot be seen from outside
 // how much.
-func (d *drift) horizon(headroom float64) horizon {
-	h := horizon{rate: d.rate, present: d.rate}
+func leakHorizon(l *stat.Trend, headroom float64) horizon {
 	switch {
-	case !(d.rate > 0):
+	case !(l.Rate > 0):
 		return never
 	case headroom <= 0:
-		return h
+		return horizon{rate: l.Rate}
 	}
-	h.eta = 2 * headroom / (d.rate + math.Sqrt(d.rate*d.rate+2*d.bend*headroom))
-	z := 1.645 * (1 + 1.5/float64(max(d.points-2, 1)))
-	// The roots are t/x and t·x with (x + 1/x)/2 = 1 + z²·wander/(2·r·headroom).
-	wandered := math.Acosh(1 + z*z*d.wander*h.eta/(2*headroom*headroom))
-	bound := conformal * math.Hypot(wandered, z*math.Sqrt(d.variance)/d.rate)
-	h.lower, h.upper = h.eta*math.Exp(-bound), h.eta*math.Exp(bound)
-	if h.eta > 0 && h.ends() {
-		h.rate = headroom / h.eta
-	}
-	return h
+	eta := headroom / l.Rate
+	z := 1.645 * (1 + 1.5/float64(max(l.N-2, 1)))
+	// The roots are t/x and t·x with (x + 1/x)/2 = 1 + z²·wander/(2·rate·headroom).
+	wandered := math.Acosh(1 + z*z*l.Wander*eta/(2*headroom*headroom))
+	factor := math.Exp(conformal * math.Hypot(wandered, z*math.Sqrt(l.Variance)/l.Rate))
+	return horizon{eta: eta, lower: eta / factor, upper: eta * factor, rate: l.Rate}
 }
 
 // filling returns the time until the crest has filled the memory, if it keeps its growth.
@@ -186,5 +151,5 @@ func (d *Domain[K]) filling(headroom float64) horizon {
 	if reached > 0 && d.used.Config().With(series.Reached) && top <= reached+newHeight*float64(d.capacity) {
 		return never // a height that these processes had before is not new: an epoch, a day
 	}
-	return crestSeries{&d.past.Crest}.horizon(headroom, least)
+	return fills(&d.past.Crest, headroom, least)
 }

@@ -47,28 +47,21 @@ func (n groupName) pod() string {
 	return n.Name
 }
 
-// group are the processes of a pod or job, or of a program.
+// group are the processes of a pod or job, or of a program. Exported fields are those of a state.
 type group[K comparable] struct {
-	*series.Series // of the sum, for its statistics; nil while there was one member only
-	groupPast
-	// culprit is the process of the last life of the loop; accused says that it is known.
-	culprit K
-	accused bool
-	frame   groupFrame
-	key     K   // of the last member of the last frame
-	sum     sum // of the members' verdicts, in the last judgement
-}
-
-// groupPast is what a group has beside its series and its members.
-type groupPast struct {
-	Seen    time.Duration // last frame with a member
-	Members int           // so far
-	Ended   process.Cohort
-	Pool    process.Pool
-	Loop    process.Loop
-	Runs    heights.Program // what the last life of the loop ran; 0 unknown
+	*series.Series               // of the sum, for its statistics; nil while there was one member only
+	Seen           time.Duration // last frame with a member
+	Members        int           // so far
+	Loop           crashLoop
+	Runs           heights.Program // what the last life of the loop ran; 0 unknown
 	// The memory of the two largest members of the last frame.
 	Largest, Second stat.Bytes
+	Culprit         K    // the process of the last life of the loop
+	Accused         bool // Culprit is known
+
+	frame groupFrame
+	key   K   // of the last member of the last frame
+	sum   sum // of the members' verdicts, in the last judgement
 }
 
 // groupFrame is a group in the last frame.
@@ -115,14 +108,14 @@ func (d *Domain[K]) join(in *Member[K], m *member, used stat.Bytes, known, joine
 	if joined {
 		g.Members = min(g.Members+1, math.MaxInt32)
 	}
-	if m != nil && known && g.Loop.Follows(m.First) && (h.heir == nil || m.Used > h.heir.Used) {
+	if m != nil && known && g.Loop.follows(m.First) && (h.heir == nil || m.Used > h.heir.Used) {
 		h.heir = m
 	}
 	return g
 }
 
 // observeGroups updates the crash loops, and the series of the pods and jobs that have had two members or more.
-func (d *Domain[K]) observeGroups(o series.Sample, complete bool) {
+func (d *Domain[K]) observeGroups(o series.Sample) {
 	for name, g := range d.groups {
 		if g.frame.joined && g.Loop.N == 0 && !name.Program {
 			d.inherit(g)
@@ -137,9 +130,6 @@ func (d *Domain[K]) observeGroups(o series.Sample, complete bool) {
 		if g.Series == nil && ((h.members >= 2 || g.Members >= 2) && !name.Program || g.Loop.N > 0 && h.members > 0) {
 			g.Series = d.newSeries(g.subject(name))
 		}
-		if complete && h.members == 0 && !h.unknown {
-			g.Pool = process.Pool{} // the next process may be the parent of others
-		}
 		if h.members > 0 {
 			others, heir := g.Largest, (*series.Series)(nil)
 			if name.Program {
@@ -148,7 +138,7 @@ func (d *Domain[K]) observeGroups(o series.Sample, complete bool) {
 			if h.heir != nil {
 				heir = h.heir.Series
 			}
-			g.Loop.Next(heir, others, o.T)
+			g.Loop.next(heir, others, o.T)
 		}
 		if g.summed() && !name.Program {
 			o.Used = min(h.sum, MaxBytes)
@@ -159,14 +149,14 @@ func (d *Domain[K]) observeGroups(o series.Sample, complete bool) {
 
 // expire removes a group that has had no member for process.Absence. If it has a loop, the loop stays for a day.
 func (d *Domain[K]) expire(name groupName, g *group[K]) {
-	if g.Loop.Next(nil, 0, d.past.Last); g.Loop.N == 0 {
+	if g.Loop.next(nil, 0, d.past.Last); g.Loop.N == 0 {
 		delete(d.groups, name)
 		return
 	}
 	if g.Series == nil && g.Loop.Paused {
 		return // it has expired before
 	}
-	*g = group[K]{groupPast: groupPast{Seen: g.Seen, Loop: g.Loop, Runs: g.Runs}, culprit: g.culprit, accused: g.accused}
+	*g = group[K]{Seen: g.Seen, Loop: g.Loop, Runs: g.Runs, Culprit: g.Culprit, Accused: g.Accused}
 	g.Loop.Paused = true
 }
 
@@ -208,7 +198,7 @@ func (g *group[K]) summed() bool {
 
 // looping reports whether the group is in a crash loop that is a leak.
 func (g *group[K]) looping() bool {
-	return g.Series != nil && !g.Config().Mute && g.Loop.Proven && !g.Loop.Paused && g.Loop.Confidence() >= g.Config().LeakThreshold
+	return g.Series != nil && !g.Config().Mute && g.Loop.Proven && !g.Loop.Paused && g.Loop.confidence() >= g.Config().LeakThreshold
 }
 
 // verdict fills v with the statistics of the sum, the verdict of the members, and the crash loop if there is one.
@@ -220,7 +210,7 @@ func (g *group[K]) verdict(v *Verdict) {
 	if overrule(v, &g.sum.Verdict); v.Leak {
 		v.CopyWait(&Verdict{})
 	}
-	v.Confidence = max(v.Confidence, g.Loop.Confidence())
+	v.Confidence = max(v.Confidence, g.Loop.confidence())
 	if g.looping() {
 		g.loop(v)
 	}
@@ -229,7 +219,7 @@ func (g *group[K]) verdict(v *Verdict) {
 // loop makes a verdict that of the crash loop. If no process leaks by itself, the rate is that of the lives before, and nothing
 // but the growth of the present life has leaked: the end of a process gives all back.
 func (g *group[K]) loop(v *Verdict) {
-	v.Confidence = max(v.Confidence, g.Loop.Confidence())
+	v.Confidence = max(v.Confidence, g.Loop.confidence())
 	v.Pattern, v.Since = PatternCrashLoop, g.Loop.Since
 	v.CopyWait(&Verdict{})
 	if v.Leak && g.frame.members > 0 {

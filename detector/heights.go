@@ -44,7 +44,7 @@ func (d *Domain[K]) noteEnd(key K, m *member) {
 	if float64(m.Peak) <= series.IdleLevel(m.Capacity) {
 		return
 	}
-	if g := d.groups[m.group]; g != nil {
+	if g := d.groups[m.Group]; g != nil {
 		d.addLife(key, g, m)
 	}
 	if m.Runs != 0 {

@@ -19,19 +19,10 @@ const insideLate = time.Minute
 // gpumemprof's inactive_split over reserved.
 const piecesShare = 0.3
 
-// inside divides the memory of a member, if the allocator in the process has a probe; the series are nil otherwise. The
-// pool of the allocator is in neither.
-type inside struct {
-	live      *series.Series // of live objects
-	untracked *series.Series // of the memory beside the allocator: libraries, CUDA itself
-	// silent is the first frame without values of the probe; 0 while it has values.
-	silent time.Duration
-}
-
-// counts reports whether the last values of the probe still count at that time. A pause without frames is no
+// counts reports whether the last values of the probe still count. A pause without frames is no
 // silence: after a restart the pages are found some seconds after the first sample.
-func (in *inside) counts(at time.Duration) bool {
-	return in.live != nil && (in.silent == 0 || at-in.silent < process.Absence)
+func (m *member) counts() bool {
+	return m.Live != nil && (m.Silent == 0 || m.Last-m.Silent < process.Absence)
 }
 
 // Inside names the part of the memory of a process that grows, where the allocator in it has a probe.
@@ -53,10 +44,10 @@ func (i Inside) String() string { return stat.Name(insideNames, i) }
 // grows returns the part of m that grows.
 func (m *member) grows() Inside {
 	switch {
-	case !m.counts(m.Last):
-	case m.live.Leaks():
+	case !m.counts():
+	case m.Live.Leaks():
 		return InsideTensors
-	case m.untracked.Leaks():
+	case m.Untracked.Leaks():
 		return InsideUntracked
 	case m.Series.Leaks() && !m.Leaks():
 		return InsidePool
@@ -70,25 +61,25 @@ func (d *Domain[K]) observeInside(m *member, in *Member[K], o series.Sample) {
 	reserved, known := bytesOf(in.Reserved)
 	m.Pieces = in.Split.OK && known && in.Split.V >= max(piecesShare*float64(reserved), m.Config().MinHeld)
 	if !ok || !known {
-		if m.live != nil && m.silent == 0 {
-			m.silent = o.T
+		if m.Live != nil && m.Silent == 0 {
+			m.Silent = o.T
 		}
 		return
 	}
-	m.silent = 0
-	if m.live == nil {
+	m.Silent = 0
+	if m.Live == nil {
 		subject := Subject[K]{Kind: KindMember, Key: in.Key, Group: in.Group}
-		m.inside = inside{live: d.newSeries(subject), untracked: d.newSeries(subject)}
+		m.Live, m.Untracked = d.newSeries(subject), d.newSeries(subject)
 	}
 	used := o.Used
 	reserved = min(reserved, used)
 	o.Prior, o.Poolless = series.Prior{}, true
 	o.Used = min(live, reserved)
 	o.Left += reserved - o.Used // the pool serves the next allocations
-	m.live.Observe(&o)
+	m.Live.Observe(&o)
 	o.Left -= reserved - o.Used
 	o.Used = used - reserved
-	m.untracked.Observe(&o)
+	m.Untracked.Observe(&o)
 }
 
 // decisive returns the series that decides whether m leaks. Growth of the memory is a leak only if live objects or untracked
@@ -97,20 +88,20 @@ func (d *Domain[K]) observeInside(m *member, in *Member[K], o series.Sample) {
 // probe had values.
 func (m *member) decisive() *series.Series {
 	switch {
-	case !m.counts(m.Last):
-	case m.live.Leaks() || m.untracked.Leaks():
+	case !m.counts():
+	case m.Live.Leaks() || m.Untracked.Leaks():
 		switch {
 		case m.Series.Leaks():
-		case m.live.Leaks():
-			return m.live
+		case m.Live.Leaks():
+			return m.Live
 		default:
-			return m.untracked
+			return m.Untracked
 		}
-	case m.live.First > max(m.since(), m.First+insideLate):
-	case !m.Series.Leaks() && m.untracked.Leak.Confidence > m.live.Leak.Confidence:
-		return m.untracked
+	case m.Live.First > max(m.since(), m.First+insideLate):
+	case !m.Series.Leaks() && m.Untracked.Leak.Confidence > m.Live.Leak.Confidence:
+		return m.Untracked
 	default:
-		return m.live
+		return m.Live
 	}
 	return m.Series
 }

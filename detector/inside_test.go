@@ -257,13 +257,13 @@ func TestFragmentation(t *testing.T) {
 		"next to nothing":     {100, 40, 0, PatternStable},
 		"a third, and a leak": {10_000, 4_000, 1, PatternLeakLinear},
 	} {
-		patterns := patternsOf(t, 3600, func(s int) []Member[int] {
+		patterns := patternsOf(t, func(s int) Member[int] {
 			grown := c.grows * float64(max(0, s-1200))
 			m := proc(0, (40_000+grown)*mib)
 			if s < 3500 {
 				m.Reserved, m.Allocated, m.Split = Of((c.reserved+grown)*mib), Of((c.reserved-c.split+grown)*mib), Of(c.split*mib)
 			}
-			return []Member[int]{m}
+			return m
 		})
 		if patterns[3000] != c.want || patterns[3599] == PatternFragmentation {
 			t.Errorf("%s: %s, and %s without a probe", name, patterns[3000], patterns[3599])

@@ -17,16 +17,15 @@ import (
 // zombieShare is the least share of the capacity that a zombie holds. It is chosen: that of an idle memory.
 const zombieShare = 0.01
 
+// member is a process. Exported fields are those of a state.
 type member struct {
 	*series.Series // of its memory
-	inside
-	memberPast
-	group groupName // of the last frame
-}
+	// With a probe in its allocator: the series of live objects, and of the memory beside the allocator (libraries, CUDA itself).
+	// The pool of the allocator is in neither. Silent is the first frame without values of the probe; 0 while it has values.
+	Live, Untracked *series.Series
+	Silent          time.Duration
 
-// memberPast is the rest of a member that Save keeps.
-type memberPast struct {
-	Program string          // "" unknown
+	Group   groupName       // of the last frame
 	Seen    time.Duration   // last frame that listed it
 	Place   int             // in the list of that frame
 	Held    Value           // its memory in that frame
@@ -63,7 +62,7 @@ func (d *Domain[K]) removeMembers(f *Frame[K], interval time.Duration) {
 	for _, key := range d.gone(f) {
 		m := d.members[key]
 		delete(d.members, key)
-		if g := d.groups[m.group]; g != nil {
+		if g := d.groups[m.Group]; g != nil {
 			m.Company = g.company(m)
 		}
 		if f.Complete && d.residual != nil {
@@ -115,9 +114,9 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, full bool) {
 		if !ok {
 			held = m.Used
 		}
-		m.Seen, m.Place, m.group, m.Program = o.T, i, groupOf(in), in.Program
+		m.Seen, m.Place, m.Group = o.T, i, groupOf(in)
 		m.Held, m.Full = Value{V: float64(used), OK: ok}, full
-		m.Activity.Note(o.T, o.Interval, process.Allowance(m.Config().ZombieAfter), in.SM, in.CPU, in.State, in.Started)
+		m.Activity.Note(o.T, o.Interval, process.Allowance(m.Config().ZombieAfter), in.SM, in.CPU, in.State)
 		if ok {
 			o.Used, o.Started, o.SM = used, in.Started, in.SM
 			if in.Runs != 0 {
@@ -136,8 +135,8 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, full bool) {
 func (d *Domain[K]) member(in *Member[K]) *member {
 	m := d.members[in.Key]
 	if m == nil && len(d.members) < MaxMembers {
-		if g := d.groups[groupOf(in)]; g != nil && g.accused && g.culprit == in.Key {
-			g.Loop.RemoveLast() // a process that is seen again has not ended
+		if g := d.groups[groupOf(in)]; g != nil && g.Accused && g.Culprit == in.Key {
+			g.Loop.removeLast() // a process that is seen again has not ended
 		}
 		m = &member{Series: d.newSeries(Subject[K]{Kind: KindMember, Key: in.Key, Group: in.Group})}
 		d.members[in.Key] = m
@@ -154,11 +153,6 @@ func (d *Domain[K]) endMember(key K, m *member) {
 		d.past.Fullness.Left = true
 	}
 	d.noteEnd(key, m)
-	if g := d.groups[m.group]; g != nil {
-		g.Ended.Add(&m.Activity, m.Seen)
-		g.Pool.Add(&m.Activity, m.Program, m.Held)
-	}
-	m.inside = inside{}
 	if len(d.out.Exited) < MaxMembers {
 		d.out.Exited = append(d.out.Exited, Exit[K]{Key: key, Used: m.Held, NearCapacity: m.Full})
 	}
@@ -169,32 +163,18 @@ func (d *Domain[K]) Knows(key K) bool {
 	return d.members[key] != nil || slices.ContainsFunc(d.exits.List, func(e process.Exit[K]) bool { return e.Key == key })
 }
 
-// zombie reports whether a member of the last frame holds memory that will not be used again. For
-// ZombieAfter it has held max(MinHeld, 1 % of the capacity) or more, used no multiprocessor, and no more
-// processor time than a heartbeat; and for that time
-//
-//   - it has been unkillable (D), or an orphan that is no service, or it has ended
-//     and the driver still lists it; or
-//   - all other ranks of its group have been gone: see process.Cohort; or
-//   - its pool has used newer processes instead: see process.Pool.
+// zombie reports whether a member holds memory that will not be used again. For ZombieAfter it has held
+// max(MinHeld, 1 % of the capacity) or more, used no multiprocessor, and no more processor time than a heartbeat; and for that
+// time it has been unkillable (D), or an orphan that is no service, or it has ended and the driver still lists it.
 //
 // Otherwise it is idle, as a server at night is. Without utilisation (as under MIG), processor time or
 // state there is no zombie, except one that is unkillable or has ended. A process in state Z holds no
 // memory. A rank that hangs in a collective keeps the multiprocessors busy: it is no zombie.
-func (d *Domain[K]) zombie(in *listing[K]) bool {
-	m := in.member
+func (d *Domain[K]) zombie(m *member) bool {
 	cfg, a, now := m.Config(), &m.Activity, d.past.Last
 	least := max(cfg.MinHeld, zombieShare*float64(d.capacity))
 	if a.Known == 0 || now-a.Quiet < cfg.ZombieAfter || float64(m.Used) < least {
 		return false
 	}
-	if a.Lost > 0 && now-a.Lost >= cfg.ZombieAfter {
-		return true
-	}
-	g := in.group
-	if g == nil {
-		return false
-	}
-	return g.frame.members == 1 && now-g.Ended.Last >= cfg.ZombieAfter && g.Ended.Strands(a) ||
-		!m.group.Program && g.Pool.Forgets(a, m.Program, m.Used)
+	return a.Lost > 0 && now-a.Lost >= cfg.ZombieAfter
 }

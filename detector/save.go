@@ -35,22 +35,14 @@ type head[K comparable] struct {
 	Members, Groups         int
 }
 
-// savedMember is a member in a state.
 type savedMember[K comparable] struct {
-	Key             K
-	Group           groupName
-	Series          *series.Series
-	Past            memberPast
-	Live, Untracked *series.Series
+	Key    K
+	Member *member
 }
 
-// savedGroup is a group in a state.
 type savedGroup[K comparable] struct {
-	Name    groupName
-	Past    groupPast
-	Series  *series.Series
-	Accused bool
-	Culprit K
+	Name  groupName
+	Group *group[K]
 }
 
 // Save appends the history of the domain to b: Restore continues as if the
@@ -65,10 +57,10 @@ func (d *Domain[K]) Save(b []byte) []byte {
 	}
 	write(&head[K]{d.past, d.exits, d.used, d.residual, d.resting, len(d.members), len(d.groups)})
 	for key, m := range d.members {
-		write(&savedMember[K]{key, m.group, m.Series, m.memberPast, m.live, m.untracked})
+		write(&savedMember[K]{key, m})
 	}
 	for name, g := range d.groups {
-		write(&savedGroup[K]{name, g.groupPast, g.Series, g.accused, g.culprit})
+		write(&savedGroup[K]{name, g})
 	}
 	return to.Bytes()
 }
@@ -118,15 +110,13 @@ func (d *Domain[K]) restore(b []byte, known func(K) bool) error {
 	}
 	d.past, d.exits, d.used, d.residual, d.resting = h.Past, h.Exits, h.Used, h.Residual, h.Resting
 	d.exits.List = slices.DeleteFunc(d.exits.List, func(e process.Exit[K]) bool { return !known(e.Key) })
-	d.configure(Subject[K]{Kind: KindDevice}, d.used)
-	d.configure(Subject[K]{Kind: KindResidual}, d.residual, d.resting)
 	for range h.Members {
 		var s savedMember[K]
 		if err := r.read(&s, &h.Past.Last); err != nil {
 			return err
 		}
 		if known(s.Key) {
-			d.members[s.Key] = d.restored(&s)
+			d.members[s.Key] = s.Member
 		}
 	}
 	for range h.Groups {
@@ -134,59 +124,30 @@ func (d *Domain[K]) restore(b []byte, known func(K) bool) error {
 		if err := r.read(&s, &h.Past.Last); err != nil {
 			return err
 		}
-		g := &group[K]{Series: s.Series, groupPast: s.Past, culprit: s.Culprit, key: s.Culprit}
-		g.accused = s.Accused && known(s.Culprit)
+		g := s.Group
+		g.key, g.Accused = g.Culprit, g.Accused && known(g.Culprit)
 		d.groups[s.Name] = g
-		d.configure(g.subject(s.Name), g.Series)
 	}
 	r.left.N = 1
 	if _, err := r.in.ReadByte(); err == nil {
 		return errors.New("there is more behind it")
 	}
+	d.Reconfigure()
 	return nil
-}
-
-// configure gives series, if they are not nil, the configuration of their subject.
-func (d *Domain[K]) configure(subject Subject[K], list ...*series.Series) {
-	for _, s := range list {
-		if s != nil {
-			s.Configure(d.configOf(subject))
-		}
-	}
-}
-
-func (d *Domain[K]) restored(s *savedMember[K]) *member {
-	m := &member{Series: s.Series, inside: inside{live: s.Live, untracked: s.Untracked}, memberPast: s.Past, group: s.Group}
-	d.configure(Subject[K]{Kind: KindMember, Key: s.Key, Group: s.Group.pod()}, m.Series, m.live, m.untracked)
-	if m.live != nil && m.Last-m.live.Last >= process.Absence {
-		m.silent = m.live.Last
-	}
-	return m
 }
 
 // Check implements state.Checker, as do those below.
 func (h *head[K]) Check(time.Duration) bool {
-	staying := 0
-	for i := range h.Exits.List {
-		if h.Exits.List[i].Stays {
-			staying++
-		}
-	}
-	return staying <= MaxUnreleased && len(h.Exits.List) <= process.MaxExits && (!h.Past.Attributed || h.Residual != nil) &&
-		h.Members >= 0 && h.Members <= MaxMembers && h.Groups >= 0 && h.Groups <= MaxGroups
+	return h.Past.Last < math.MaxInt64/2 && (!h.Past.Attributed || h.Residual != nil) && h.Members <= MaxMembers && h.Groups <= MaxGroups
 }
 
-func (s *savedMember[K]) Check(time.Duration) bool {
-	return s.Series != nil && (s.Live == nil) == (s.Untracked == nil)
+func (s *savedMember[K]) Check(time.Duration) bool { return s.Member != nil }
+
+func (s *savedGroup[K]) Check(time.Duration) bool { return s.Group != nil }
+
+func (m *member) Check(time.Duration) bool {
+	return m.Series != nil && (m.Live == nil) == (m.Untracked == nil)
 }
 
-func (p *past) Check(time.Duration) bool {
-	for _, delta := range p.Deltas {
-		if delta < 0 || delta > math.MaxInt64/4 {
-			return false
-		}
-	}
-	return p.Last >= 0 && p.Last < math.MaxInt64/2 && p.Frames >= 0 && p.Frames < math.MaxInt64/2 && p.AttributedAt <= p.Last
-}
-
-func (p *memberPast) Check(time.Duration) bool { return p.Held.V >= 0 && p.Held.V <= MaxBytes }
+// Check hides that of the series, which may be nil.
+func (g *group[K]) Check(time.Duration) bool { return true }

@@ -68,10 +68,7 @@ func TestActivity(t *testing.T) {
 	} {
 		var a Activity
 		for _, f := range c.facts {
-			a.Note(seconds(f.at), time.Second, Allowance(10*time.Minute), f.sm, f.cpu, f.state, start)
-			if busy := f.sm.OK && f.sm.V != 0; (a.Computed == seconds(f.at)) != busy {
-				t.Errorf("%s: computed at %s", c.name, a.Computed)
-			}
+			a.Note(seconds(f.at), time.Second, Allowance(10*time.Minute), f.sm, f.cpu, f.state)
 		}
 		got := [3]time.Duration{a.Known, a.Quiet, a.Lost}
 		var want [3]time.Duration
@@ -95,16 +92,13 @@ func TestHeartbeat(t *testing.T) {
 	}{{0, true}, {heartbeat, true}, {2 * heartbeat, false}} {
 		var a Activity
 		for s := 0; s < 3600; s += 5 {
-			a.Note(seconds(s), 5*time.Second, allowance, stat.Of(0), stat.Of(c.share*float64(s)), StateAlive, -1)
+			a.Note(seconds(s), 5*time.Second, allowance, stat.Of(0), stat.Of(c.share*float64(s)), StateAlive)
 		}
 		if quiet := a.Quiet == start; quiet != c.quiet {
 			t.Errorf("%g of a processor: quiet since %s", c.share, a.Quiet-start)
 		}
-		if a.Started != 0 {
-			t.Errorf("started at %s", a.Started)
-		}
 		// What was not used for long does not make up for work.
-		a.Note(seconds(3600), 5*time.Second, allowance, stat.Of(0), stat.Of(a.CPU+1), StateAlive, start)
+		a.Note(seconds(3600), 5*time.Second, allowance, stat.Of(0), stat.Of(a.CPU+1), StateAlive)
 		if a.Quiet != seconds(3600) {
 			t.Errorf("%g of a processor, and then work: quiet since %s", c.share, a.Quiet-start)
 		}
@@ -113,115 +107,13 @@ func TestHeartbeat(t *testing.T) {
 	about(t, "the least allowance", Allowance(time.Second), minHeartbeat)
 }
 
-// Who seldom has frames is not unknown in between, and none starts after it was seen.
+// Who seldom has frames is not unknown in between.
 func TestSeldomSeen(t *testing.T) {
 	var a Activity
 	for i := range 5 {
-		a.Note(start+time.Duration(i)*5*time.Minute, 5*time.Minute, 1, stat.Of(0), stat.Of(1), StateAlive, start+time.Hour)
+		a.Note(start+time.Duration(i)*5*time.Minute, 5*time.Minute, 1, stat.Of(0), stat.Of(1), StateAlive)
 	}
-	if a.Quiet != start || a.Started != start+20*time.Minute {
+	if a.Quiet != start {
 		t.Errorf("%+v", a)
-	}
-}
-
-// Ranks of a job that start and end together leave one behind that stopped when they did.
-func TestCohort(t *testing.T) {
-	rank := func(started, computed int) *Activity {
-		return &Activity{Started: seconds(started), Computed: seconds(computed)}
-	}
-	span, near := int(rankSpan.Seconds()), int(lockstep.Seconds())
-	type end struct {
-		a    *Activity
-		seen int
-	}
-	for _, c := range []struct {
-		name string
-		ends []end
-		left *Activity
-		want bool
-	}{
-		{"nobody ended", nil, rank(0, 1000), false},
-		{"the others did", []end{{rank(0, 990), 1000}, {rank(1, 990), 1000 + span}}, rank(span, 1000), true},
-		{"one of them later", []end{{rank(0, 990), 1000}, {rank(1, 990), 1001 + span}}, rank(0, 1000), false},
-		{"in another order", []end{{rank(1, 990), 1001 + span}, {rank(0, 990), 1000}}, rank(0, 1000), false},
-		{"it started later", []end{{rank(0, 990), 1000}}, rank(span+1, 1000), false},
-		{"not much earlier", []end{{rank(span, 990), 1000}}, rank(0, 1000), true},
-		{"it started earlier", []end{{rank(span+1, 990), 1000}}, rank(0, 1000), false},
-		{"its start is not known", []end{{rank(0, 990), 1000}}, &Activity{Computed: seconds(1000)}, false},
-		{"it stopped before", []end{{rank(0, 990), 1000}}, rank(0, 1000-near-1), false},
-		{"not long before", []end{{rank(0, 990), 1000}}, rank(0, 1000-near), true},
-		{"it went on", []end{{rank(0, 990), 1000}}, rank(0, 1000+near+1), false},
-		{"not for long", []end{{rank(0, 990), 1000}}, rank(0, 1000+near), true},
-		{"who never computed is no rank", []end{{&Activity{Started: start}, 1000}}, rank(0, 1000), false},
-		{"nor who started at an unknown time", []end{{&Activity{Computed: seconds(990)}, 1000}}, rank(0, 1000), false},
-		{"one whose start is not known ended last", []end{{rank(0, 990), 1000}, {&Activity{Computed: seconds(990)}, 1000}}, rank(0, 1000), true},
-		{"another job ended last", []end{{rank(0, 990), 1000}, {rank(500, 990), 1000}}, rank(0, 1000), false},
-	} {
-		var h Cohort
-		for _, e := range c.ends {
-			h.Add(e.a, seconds(e.seen))
-		}
-		if got := h.Strands(c.left); got != c.want {
-			t.Errorf("%s: %t, %+v", c.name, got, h)
-		}
-	}
-	h := Cohort{N: maxRanks, Started: start}
-	if h.Add(rank(0, 1), start); h.N != maxRanks {
-		t.Errorf("%d ranks are counted", h.N)
-	}
-}
-
-// A worker is forgotten by its pool that made and used others like it instead.
-func TestPool(t *testing.T) {
-	idle := &Activity{Started: seconds(100), Computed: seconds(1000)}
-	type ended struct {
-		n, started int
-		program    string
-		held       stat.Value
-	}
-	first := ended{1, 0, "w", stat.Of(float64(gib))} // the pool's first process
-	like := ended{passedOver, 1001, "w", stat.Of(float64(gib))}
-	with := func(change func(e *ended)) []ended { e := like; change(&e); return []ended{first, e} }
-	for _, c := range []struct {
-		name string
-		ends []ended
-		want bool
-	}{
-		{"enough came after it", with(func(*ended) {}), true},
-		{"one too few", with(func(e *ended) { e.n-- }), false},
-		{"they began before it stopped", with(func(e *ended) { e.started = 1000 }), false},
-		{"of another program", with(func(e *ended) { e.program = "x" }), false},
-		{"hardly larger", with(func(e *ended) { e.held.V *= 1 + alikeHeld }), true},
-		{"larger", with(func(e *ended) { e.held.V *= 1.01 + alikeHeld }), false},
-		{"smaller", with(func(e *ended) { e.held.V *= 0.99 - alikeHeld }), false},
-		{"nobody knows how large", with(func(e *ended) { e.held.OK = false }), false},
-		{"it began with the first of its pool", []ended{{1, 100, "w", like.held}, like}, false},
-		{"the first one ended last", []ended{like, first}, true},
-		{"more others than are kept in mind", []ended{first, like, {keptWorkers - passedOver + 1, 2000, "x", like.held}}, false},
-	} {
-		var p Pool
-		for _, e := range c.ends {
-			for range e.n {
-				p.Add(&Activity{Started: seconds(e.started), Computed: seconds(e.started + 10)}, e.program, e.held)
-			}
-		}
-		if got := p.Forgets(idle, "w", gib); got != c.want {
-			t.Errorf("%s: %t", c.name, got)
-		}
-	}
-	var p Pool
-	for range 3 * keptWorkers {
-		p.Add(&Activity{Started: seconds(50)}, "w", like.held) // who never computed is no worker
-		p.Add(&Activity{Computed: seconds(50)}, "w", like.held)
-	}
-	if p.N != 0 {
-		t.Errorf("%d workers", p.N)
-	}
-	p.Add(&Activity{Started: start, Computed: start}, "w", like.held)
-	for range 100 {
-		p.Add(&Activity{Started: seconds(1001), Computed: seconds(2000)}, "w", like.held)
-	}
-	if !p.Forgets(idle, "w", gib) || p.Forgets(&Activity{Started: seconds(100)}, "w", gib) || p.N >= 2*keptWorkers || p.Oldest != start {
-		t.Errorf("after a hundred workers: %+v", p)
 	}
 }

@@ -15,9 +15,9 @@ import (
 const (
 	// MaxUnreleased bounds the exits of a domain whose memory has stayed.
 	MaxUnreleased = 8
-	// MaxExits bounds all exits that are watched. Both are bounds of cost. The others are
+	// maxExits bounds all exits that are watched. Both are bounds of cost. The others are
 	// chosen: drivers take seconds to free memory, and lists lag behind it.
-	MaxExits = 32
+	maxExits = 32
 	// ReleaseGrace is the longest time that a driver takes to free the memory of a process. Exits
 	// within it share the memory that stays.
 	ReleaseGrace = 10 * time.Second
@@ -77,7 +77,7 @@ func (p *Exits[K]) Add(key K, t, interval time.Duration, used stat.Bytes, cfg *s
 	for i > 0 && p.List[i-1].Opened == e.Opened && p.List[i-1].Used < used {
 		i--
 	}
-	if n := len(p.List); n == MaxExits {
+	if n := len(p.List); n == maxExits {
 		if i == n {
 			return
 		}
@@ -239,10 +239,10 @@ func (p *Exits[K]) Remaining() float64 {
 
 // Check implements state.Checker.
 func (p *Exits[K]) Check(time.Duration) bool {
-	return p.Next >= 0 && p.Next < residuals && p.Len >= 0 && p.Len <= residuals
+	return p.Next < residuals && p.Len <= residuals && len(p.List) <= maxExits && p.staying() <= MaxUnreleased
 }
 
 // Check implements state.Checker.
 func (e *Exit[K]) Check(last time.Duration) bool {
-	return e.Used > 0 && e.Used <= stat.MaxBytes && e.Held >= 0 && e.Held <= e.Used && e.Since > 0 && e.Since <= last
+	return e.Used > 0 && e.Held >= 0 && e.Held <= e.Used && e.Since > 0 && e.Since <= last
 }

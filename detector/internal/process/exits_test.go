@@ -275,7 +275,7 @@ func TestResidualBeforeAnExit(t *testing.T) {
 // Of a crowd the largest are named, whatever the order, and as many at most. Who comes later is not
 // named as long as all of them stay.
 func TestUnreleasedIsBounded(t *testing.T) {
-	const crowd = MaxExits + 8
+	const crowd = maxExits + 8
 	for _, rising := range []bool{true, false} {
 		var p Exits[int]
 		left, key := map[int]stat.Bytes{}, func(i int) int { return i } // the i-th smallest
@@ -291,7 +291,7 @@ func TestUnreleasedIsBounded(t *testing.T) {
 			}
 			return 60 * gib
 		}, act: func(p *Exits[int], _ int) {
-			if len(p.List) > MaxExits {
+			if len(p.List) > maxExits {
 				t.Fatalf("%d exits are watched", len(p.List))
 			}
 		}})

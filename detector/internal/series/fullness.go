@@ -43,8 +43,6 @@ func (f *Fullness) Note(t time.Duration, used, capacity stat.Bytes) {
 	f.Full = now
 }
 
-// Filled reports whether growth from the time onset on may have filled the memory by
-// the time t: it is full then, or was just before, and was not at the onset.
-func (f *Fullness) Filled(onset, t time.Duration) bool {
-	return f.Until > 0 && f.Until >= t-fullBefore && f.Since > onset
-}
+// Was reports whether the memory was full at the last time t of a process, or just before it: allocators empty their caches
+// before they fail.
+func (f *Fullness) Was(t time.Duration) bool { return f.Until > 0 && f.Until >= t-fullBefore }

@@ -51,26 +51,15 @@ func TestAMemoryOfUnknownCapacityIsNeverFull(t *testing.T) {
 	}
 }
 
-// Growth may have filled the memory that was not full when it began and is now, or was just before.
-func TestFilled(t *testing.T) {
-	for _, c := range []struct {
-		name                string
-		since, until, onset time.Duration // since start
-		want                bool
-	}{
-		{"it is full", time.Hour, 2 * time.Hour, time.Minute, true},
-		{"it was just before", time.Hour, 2*time.Hour - fullBefore, time.Minute, true},
-		{"it was a while before", time.Hour, 2*time.Hour - fullBefore - 1, time.Minute, false},
-		{"it was full at the begin", time.Hour, 2 * time.Hour, time.Hour, false},
-		{"it was just after that", time.Hour + 1, 2 * time.Hour, time.Hour, true},
-	} {
-		f := Fullness{Since: start + c.since, Until: start + c.until}
-		if got := f.Filled(start+c.onset, start+2*time.Hour); got != c.want {
-			t.Errorf("%s: %t", c.name, got)
+// A memory was full when a process ended that was full then, or just before.
+func TestWasFull(t *testing.T) {
+	f := Fullness{Until: start}
+	for after, want := range map[time.Duration]bool{-time.Hour: true, 0: true, fullBefore: true, fullBefore + 1: false} {
+		if got := f.Was(start + after); got != want {
+			t.Errorf("%s after: %t", after, got)
 		}
 	}
-	var never Fullness
-	if never.Filled(-time.Second, 0) {
+	if (&Fullness{}).Was(0) {
 		t.Error("it was never full")
 	}
 }

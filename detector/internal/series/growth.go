@@ -102,7 +102,7 @@ func (s *Series) judge(i int) *Growth {
 	g.Kept = s.kept(g.Retained, i)
 	// Troughs stand at the end of their blocks: the last level is seen one and a half blocks late
 	// in the mean, and the first growth half a block late.
-	g.Lasted = g.End - g.Since - e.Width
+	g.Lasted = max(0, g.End-g.Since-e.Width)
 	s.wait(g)
 	return g
 }

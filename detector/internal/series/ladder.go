@@ -205,3 +205,14 @@ func (e *Scale) envelope() (stat.Bytes, bool) {
 	}
 	return level, true
 }
+
+// Check implements state.Checker.
+func (e *Scale) Check(last time.Duration) bool {
+	var in room
+	for _, p := range e.points(&in) {
+		if p.V < 0 || p.V > stat.MaxBytes || p.At < 0 || p.At > last {
+			return false
+		}
+	}
+	return e.Width > 0
+}

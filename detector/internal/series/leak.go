@@ -11,11 +11,9 @@ import (
 )
 
 const (
-	// A leak that has filled the memory stays for fullHold after the memory was last full: a flushed cache grows back. While the
-	// memory is full the leak cannot grow, and stays for fullStands: programs die in a full memory hours after it filled, by a
-	// larger request. fullHold is chosen, fullStands fitted by make bench-detect: an hour brings half as much as six.
-	fullHold   = 15 * time.Minute
-	fullStands = 6 * time.Hour
+	// A leak that has filled the memory stays while the memory is full, where it cannot grow, and for fullHold after that: a
+	// flushed cache grows back. It is chosen.
+	fullHold = 15 * time.Minute
 	// A leak may stand still for restTimes its longest rest, if that is longer than
 	// Config.MinSpan. Fitted by hand: steps of leaks come as unevenly as requests do.
 	restTimes = 3
@@ -30,8 +28,7 @@ type Leak struct {
 	Confidence float64
 	// While On.
 	Since      time.Duration
-	Base, High stat.Bytes    // the level before it, and the highest one that was retained
-	Grown      time.Duration // when it last grew
+	Base, High stat.Bytes // the level before it, and the highest one that was retained
 	Trend      stat.Trend
 	TrendScale uint8
 	TrendAt    int64 // closed blocks of that scale when it was fitted
@@ -78,9 +75,9 @@ func (s *Series) update(full *Fullness) {
 	switch {
 	case l.Confidence >= s.cfg.ClearThreshold() && s.goesOn():
 		g := &s.Growths[l.Best]
-		l.High, l.Grown = max(l.High, g.Base+g.Retained), s.Last
+		l.High = max(l.High, g.Base+g.Retained)
 		s.fit()
-	case full.Lately > l.Since && s.Last-full.Until < fullHold && s.Last-l.Grown < fullStands:
+	case full.Lately > l.Since && s.Last-full.Until < fullHold:
 		l.Confidence = max(l.Confidence, s.cfg.ClearThreshold())
 	default:
 		*l = Leak{Confidence: min(l.Confidence, s.cfg.ClearThreshold()), Best: l.Best}
@@ -132,7 +129,7 @@ func (s *Series) fit() {
 	var in room
 	pts := e.points(&in)
 	pts = pts[max(len(pts)-s.Growths[l.Best].Steady, 0):]
-	if trend := stat.FitTrend(pts[leakBegin(pts):]); trend.Rate > 0 {
+	if trend := stat.FitLine(pts[leakBegin(pts):]); trend.Rate > 0 {
 		l.Trend, l.TrendScale, l.TrendAt = trend, l.Best, e.Closed
 	}
 }
@@ -151,3 +148,6 @@ func leakBegin(pts []stat.Point) (first int) {
 	}
 	return first
 }
+
+// Check implements state.Checker.
+func (l *Leak) Check(time.Duration) bool { return l.Best < numScales && l.TrendScale < numScales }

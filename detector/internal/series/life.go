@@ -94,6 +94,6 @@ func (s *Series) grewSteadily(pts []stat.Point, width time.Duration, l *LifeGrow
 	if fit.Rate > idleLoadRate && float64(l.Base)-fit.Rate*since.Seconds() <= IdleLevel(s.Capacity) {
 		return false
 	}
-	l.Trend = fit.Trend(len(pts))
+	l.Trend = fit
 	return true
 }

@@ -83,7 +83,7 @@ func (s *Series) wait(g *Growth) {
 		}
 	}
 	if g.Lasted < g.Need {
-		g.Waited = enough * max(0, float64(g.Lasted)/float64(g.Need))
+		g.Waited = enough * (float64(g.Lasted) / float64(g.Need))
 	}
 }
 

@@ -86,7 +86,7 @@ func TestWaited(t *testing.T) {
 	for _, c := range []struct {
 		lasted time.Duration
 		want   float64
-	}{{span, 1}, {span + 1, 1}, {span / 2, enough / 2}, {0, 0}, {-time.Second, 0}} {
+	}{{span, 1}, {span + 1, 1}, {span / 2, enough / 2}, {0, 0}} {
 		s := told(defaults())
 		g := Growth{Since: s.Last - time.Hour, Lasted: c.lasted, Base: 20 * gib, SteadyBase: 20 * gib, Rate: filling(3 * time.Hour)}
 		s.wait(&g)

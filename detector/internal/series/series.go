@@ -257,7 +257,7 @@ func (s *Series) Judge(v *Verdict) {
 		switch {
 		case min(g.Form, g.Kept) < s.cfg.ClearThreshold():
 		case g.Lasted < g.Need:
-			v.wait(g.Reason, max(0, g.Lasted), g.Need-max(0, g.Lasted))
+			v.wait(g.Reason, g.Lasted, g.Need-g.Lasted)
 		case s.slows():
 			v.wait(WithheldSlowing, g.Lasted, Forever)
 		}
@@ -283,4 +283,9 @@ func (s *Series) Troughs(since time.Duration) []stat.Point {
 		list = list[1:]
 	}
 	return list
+}
+
+// Check implements state.Checker.
+func (s *Series) Check(last time.Duration) bool {
+	return len(s.Windows) <= MaxWindows && s.First <= s.Last && s.Last <= last
 }

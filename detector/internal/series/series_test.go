@@ -55,7 +55,6 @@ func TestWithheldVerdicts(t *testing.T) {
 		lasted time.Duration
 	}{
 		{"it waits", func(*Series, *Growth) {}, WithheldProgramBegin, 20 * time.Minute},
-		{"it has just begun", func(_ *Series, g *Growth) { g.Lasted = -time.Second }, WithheldProgramBegin, 0},
 		{"it has waited", func(_ *Series, g *Growth) { g.Lasted = g.Need }, WithheldNone, 0},
 		{"its form speaks against it", func(_ *Series, g *Growth) { g.Form = clearAt - 0.01 }, WithheldNone, 0},
 		{"hardly", func(_ *Series, g *Growth) { g.Form = clearAt }, WithheldProgramBegin, 20 * time.Minute},

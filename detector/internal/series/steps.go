@@ -93,5 +93,8 @@ func (s *Steps) trend() stat.Trend {
 	for _, p := range s.Taken {
 		pts = append(pts, stat.Point{At: p.At, V: p.To})
 	}
-	return stat.FitLine(pts).Trend(len(pts))
+	return stat.FitLine(pts)
 }
+
+// Check implements state.Checker.
+func (s *Steps) Check(time.Duration) bool { return s.N <= countedSteps }

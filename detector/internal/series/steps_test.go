@@ -95,12 +95,3 @@ func TestDriftBeforeSteps(t *testing.T) {
 		t.Errorf("%d steps, from %d MiB on", w.Steps.N, from)
 	}
 }
-
-// What is read from a state file has no more steps than there is room for, nor fewer than none.
-func TestStepsThatCannotBe(t *testing.T) {
-	for n, want := range map[int]bool{-1: false, 0: true, countedSteps: true, countedSteps + 1: false} {
-		if s := (Steps{N: n}); s.Check(start) != want {
-			t.Errorf("%d steps: possible is %t", n, !want)
-		}
-	}
-}

@@ -21,11 +21,9 @@ type Crest[V cmp.Ordered] struct {
 	}
 	Head int // newest
 	Len  int
-	// Rest is the highest value of the slots of the last span but the newest, and Oldest the begin of the
-	// earliest. Looked says that they are known.
-	Rest   V
-	Oldest time.Duration
-	Looked bool
+	// Rest is the highest value of the slots of the last span but the newest, until the oldest of them expires.
+	Rest  V
+	Until time.Duration
 }
 
 // Add takes the value v at time t, later than all before it, and returns the
@@ -39,23 +37,26 @@ func (c *Crest[V]) Add(t, span time.Duration, v V) V {
 		c.Len = min(c.Len+1, CrestSlots)
 		newest = &c.Slots[c.Head]
 		newest.Start, newest.Max = t, v
-		c.Looked = false
+		c.Until = 0
 	}
-	if begin := t - span; !c.Looked || c.Oldest <= begin {
-		c.look(begin)
+	if t >= c.Until {
+		c.Rest, c.Until = newest.Max, newest.Start+span
+		for i := 1; i < c.Len; i++ {
+			start, highest := c.Slot(i)
+			if start <= t-span {
+				break
+			}
+			c.Rest, c.Until = max(c.Rest, highest), start+span
+		}
 	}
 	return max(newest.Max, c.Rest)
 }
 
-// look finds the highest value of the slots that began after begin.
-func (c *Crest[V]) look(begin time.Duration) {
-	newest := &c.Slots[c.Head]
-	c.Rest, c.Oldest, c.Looked = newest.Max, newest.Start, true
-	for i := 1; i < c.Len; i++ {
-		slot := &c.Slots[(c.Head+CrestSlots-i)%CrestSlots]
-		if slot.Start <= begin {
-			break
-		}
-		c.Rest, c.Oldest = max(c.Rest, slot.Max), slot.Start
-	}
+// Slot returns the n-th slot before the newest one.
+func (c *Crest[V]) Slot(n int) (start time.Duration, highest V) {
+	s := &c.Slots[(c.Head+CrestSlots-n)%CrestSlots]
+	return s.Start, s.Max
 }
+
+// Check implements state.Checker.
+func (c *Crest[V]) Check(time.Duration) bool { return c.Head < CrestSlots && c.Len <= CrestSlots }

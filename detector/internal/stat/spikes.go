@@ -129,3 +129,6 @@ func (s *Spikes) note(t time.Duration, y Bytes, slot time.Duration) {
 	s.Next = (s.Next + 1) % spikeSlots
 	s.Len = min(s.Len+1, spikeSlots)
 }
+
+// Check implements state.Checker.
+func (s *Spikes) Check(time.Duration) bool { return s.Next < spikeSlots && s.Len <= spikeSlots }

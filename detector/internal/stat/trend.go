@@ -14,86 +14,32 @@ type Point struct {
 	V  Bytes
 }
 
-// Trend is the line through the points of a growth.
+// Trend is the least-squares line through the points of a growth.
 type Trend struct {
-	Rate     float64 // now, bytes per second
-	Bend     float64 // its growth, bytes per second²; 0 where chance would explain it
+	Rate     float64 // bytes per second
 	Variance float64 // of Rate
 	Wander   float64 // variance of the growth about the line, bytes² per second
 	N        int     // points
 }
 
-// The first three were fitted by hand on generated series; the last one bounds a division.
+// The first was fitted by hand on generated series; mostCorrelated bounds a division.
 const (
-	// A leak accelerates if the bend of a parabola is bendSure standard errors or more:
-	// traffic that comes and goes bends growth by a few.
-	bendSure = 8
-	// slowSure is the same for growth that slows down, and slowPoints the fewest points: waiting costs less than a false page.
+	// Growth slows down if the bend of a parabola is slowSure standard errors below zero or more, of slowPoints points or more:
+	// waiting costs less than a false page.
 	slowSure   = 4
 	slowPoints = 8
-	// bendLeast is the least change of the rate, as a share of the mean rate.
-	bendLeast = 0.25
-	// bendPoints is the fewest points of a parabola.
-	bendPoints = 12
 	// mostCorrelated bounds the estimated correlation of neighbouring residuals.
 	mostCorrelated = 0.95
 )
 
-// Slows returns the bytes that a growth still brings if it slows down as an exponential does; +Inf
-// where the points do not show that it slows down.
-func Slows(pts []Point) float64 {
-	if len(pts) < slowPoints {
-		return math.Inf(1)
-	}
-	p := fitParabola(pts)
-	if !(p.sure < -slowSure) {
-		return math.Inf(1)
-	}
-	return max(0, p.rate) * max(0, p.rate) / -p.bend
-}
-
-// Line is a least-squares line.
-type Line struct {
-	Rate     float64 // bytes per second
-	Variance float64 // of Rate
-	Wander   float64
-	Span     float64 // seconds
-}
-
-// Trend returns the line as a trend of n points.
-func (l Line) Trend(n int) Trend {
-	return Trend{Rate: l.Rate, Variance: l.Variance, Wander: l.Wander, N: n}
-}
-
-// parabola is a least-squares parabola through points.
-type parabola struct {
-	rate     float64 // at the last trough, bytes per second
-	bend     float64 // change of the rate, bytes per second²
-	sure     float64 // bend in standard errors
-	variance float64 // of rate
-	wander   float64
-}
-
-// FitTrend fits the points of a growth: a line, or a parabola if it accelerates.
-func FitTrend(pts []Point) Trend {
-	if len(pts) < 4 {
-		return Trend{N: len(pts)}
-	}
-	l := FitLine(pts)
-	t := l.Trend(len(pts))
-	if len(pts) < bendPoints {
-		return t
-	}
-	if p := fitParabola(pts); p.sure > bendSure && p.bend*l.Span > bendLeast*l.Rate {
-		t.Rate, t.Bend, t.Variance, t.Wander = p.rate, p.bend, p.variance, p.wander
-	}
-	return t
-}
-
-// FitLine fits a least-squares line to the points, three at least. The variance of its slope allows for the correlation of
+// FitLine fits a line to the points; its rate is 0 for fewer than four. The variance of the rate allows for the correlation of
 // the residuals of a wandering series, which follows from the changes of the residuals from point to point.
-func FitLine(pts []Point) Line {
-	n := float64(len(pts))
+func FitLine(pts []Point) Trend {
+	l := Trend{N: len(pts)}
+	if l.N < 4 {
+		return l
+	}
+	n := float64(l.N)
 	at := func(p Point) (x, y float64) { return (p.At - pts[0].At).Seconds(), float64(p.V - pts[0].V) }
 	var sx, sy, sxx, sxy, syy float64
 	for _, p := range pts {
@@ -106,10 +52,9 @@ func FitLine(pts []Point) Line {
 	}
 	cxx, cxy, cyy := sxx-sx*sx/n, sxy-sx*sy/n, syy-sy*sy/n
 	if cxx <= 0 {
-		return Line{}
+		return l
 	}
-	l := Line{Rate: cxy / cxx}
-	l.Span, _ = at(pts[len(pts)-1])
+	l.Rate = cxy / cxx
 	var changes, last float64
 	for i, p := range pts {
 		x, y := at(p)
@@ -119,20 +64,34 @@ func FitLine(pts []Point) Line {
 		}
 		last = residual
 	}
-	errors := max(0, cyy-cxy*l.Rate)
+	errors, span := max(0, cyy-cxy*l.Rate), (pts[l.N-1].At - pts[0].At).Seconds()
 	correlated := correlation(errors, changes)
-	l.Variance = errors / max(n-2, 1) / cxx * (1 + correlated) / (1 - correlated)
-	l.Wander = changes / l.Span * correlated
+	l.Variance = errors / (n - 2) / cxx * (1 + correlated) / (1 - correlated)
+	l.Wander = changes / span * correlated
 	if math.IsNaN(l.Variance) {
 		l.Variance = 0
 	}
 	return l
 }
 
-// fitParabola fits a least-squares parabola to the points, four at least: a line, and the part of
-// the square of the time that is orthogonal to it, so that neither changes the other's
-// coefficient. Standard errors are those of FitLine.
-func fitParabola(pts []Point) parabola {
+// Slows returns the bytes that a growth still brings if it slows down as an exponential does; +Inf
+// where the points do not show that it slows down.
+func Slows(pts []Point) float64 {
+	if len(pts) < slowPoints {
+		return math.Inf(1)
+	}
+	rate, bend, sure := parabola(pts)
+	if !(sure < -slowSure) {
+		return math.Inf(1)
+	}
+	rate = max(0, rate)
+	return rate * rate / -bend
+}
+
+// parabola fits a least-squares parabola to the points, four at least: a line, and the part of the square of the time that is
+// orthogonal to it, so that neither changes the other's coefficient. It returns the rate at the last point in bytes per second,
+// how that changes in bytes per second², and how many standard errors the change is, which are those of FitLine.
+func parabola(pts []Point) (rate, bend, sure float64) {
 	n := float64(len(pts))
 	var mx, my float64
 	x := func(p Point) float64 { return (p.At - pts[0].At).Seconds() }
@@ -153,27 +112,23 @@ func fitParabola(pts []Point) parabola {
 	skew := s3 / s2
 	norm := s4 - s3*skew - s2*s2/n // of dx² - skew·dx - s2/n
 	if !(s2 > 0 && norm > 0) {
-		return parabola{}
+		return 0, 0, 0
 	}
-	rate, square := s1y/s2, (s2y-skew*s1y)/norm
+	slope, square := s1y/s2, (s2y-skew*s1y)/norm
 	var errors, changes, last float64
 	for i, p := range pts {
 		dx := x(p) - mx
-		residual := y(p) - my - rate*dx - square*(dx*dx-skew*dx-s2/n)
+		residual := y(p) - my - slope*dx - square*(dx*dx-skew*dx-s2/n)
 		errors += residual * residual
 		if i > 0 {
 			changes += (residual - last) * (residual - last)
 		}
 		last = residual
 	}
-	span := x(pts[len(pts)-1])
 	correlated := correlation(errors, changes)
 	variance := errors / max(n-3, 1) * (1 + correlated) / (1 - correlated)
-	slope := 2*(span-mx) - skew
-	return parabola{
-		rate: rate + square*slope, bend: 2 * square, sure: square / math.Sqrt(variance/norm),
-		variance: variance/s2 + slope*slope*variance/norm, wander: changes / span * correlated,
-	}
+	end := x(pts[len(pts)-1]) - mx
+	return slope + square*(2*end-skew), 2 * square, square / math.Sqrt(variance/norm)
 }
 
 // correlation returns the correlation of neighbouring residuals, 0 at least, from the sums of their
@@ -184,3 +139,6 @@ func correlation(errors, changes float64) float64 {
 	}
 	return min(max(0, 1-changes/errors/2), mostCorrelated)
 }
+
+// Check implements state.Checker.
+func (t *Trend) Check(time.Duration) bool { return min(t.Rate, t.Variance, t.Wander) >= 0 }

@@ -3,7 +3,11 @@
 
 package stat
 
-import "time"
+import (
+	"math"
+	"slices"
+	"time"
+)
 
 const (
 	// MaxBlocks is the number of blocks of a window. Its edge moves by a
@@ -187,4 +191,17 @@ func (w *Window) GobDecode(b []byte) error {
 		w.open = blocks[i]
 	}
 	return nil
+}
+
+// Check implements state.Checker.
+func (w *Window) Check(last time.Duration) bool {
+	blocks := append(w.closed(nil), w.open)
+	return w.Span >= MaxBlocks && !slices.ContainsFunc(blocks, func(b Block) bool { return !b.possible(last) })
+}
+
+// possible reports whether the line of a block is finite.
+func (b *Block) possible(last time.Duration) bool {
+	const most = 1e60
+	return b.N >= 0 && b.From >= 0 && b.From <= last && b.Covered >= 0 && b.Covered <= last && b.Spikes >= 0 && b.Spikes <= math.MaxInt32 && math.Abs(b.X) <= most && math.Abs(b.Y) <= most &&
+		b.XX >= 0 && b.XX <= most && (b.XX == 0 || b.XX >= 1/most) && math.Abs(b.XY) <= most && b.YY >= 0 && b.YY <= most
 }

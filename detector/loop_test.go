@@ -1,43 +1,43 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package process
+package detector
 
 import (
 	"testing"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
-const minute = time.Minute
-
-// life is the n-th of a loop: a minute to load 10 GiB, and then growth for so long, at so many MiB/s.
-func life(n int, lasted time.Duration, rate float64) *series.LifeGrowth {
+// lifeOf is the n-th of a loop: a minute to load 10 GiB, and then growth for so long, at so many MiB/s.
+func lifeOf(n int, lasted time.Duration, rate float64) *series.LifeGrowth {
 	from := start + time.Duration(n)*time.Hour
 	return &series.LifeGrowth{
-		From: from, Onset: from + minute, To: from + minute + lasted, Lasted: lasted, Base: 10 * gib,
-		Trend: stat.Trend{Rate: rate * float64(mib), Wander: 4, N: 20},
+		From: from, Onset: from + time.Minute, To: from + time.Minute + lasted, Lasted: lasted, Base: 10 * gib,
+		Trend: stat.Trend{Rate: rate * mib, Wander: 4, N: 20},
 	}
 }
 
 // looping returns a proven loop of three lives of ten minutes that gained 6 GiB each.
-func looping() *Loop {
-	var r Loop
+func looping() *crashLoop {
+	var r crashLoop
 	for n := range leastDeaths {
-		r.Add(life(n, 10*minute, 10.24), 0)
+		r.add(lifeOf(n, 10*time.Minute, 10.24), 0)
 	}
 	return &r
 }
 
 // running returns a process that was first seen so long after the last life of r ended, lived for so long
-// and holds that much, which it had all the time.
-func running(r *Loop, after, lived time.Duration, used stat.Bytes) *series.Series {
-	s := series.New(defaults())
+// and holds that much, and so much more with each second.
+func running(r *crashLoop, after, lived time.Duration, used, rate stat.Bytes) *series.Series {
+	cfg := DefaultConfig()
+	s := series.New(&cfg)
 	first := r.last().To + after
 	for t := first; t <= first+lived; t += 5 * time.Second {
-		s.Observe(&series.Sample{T: t, Used: used, Interval: 5 * time.Second, SM: stat.Of(1), Full: &series.Fullness{}})
+		s.Observe(&series.Sample{T: t, Used: used + rate*stat.Bytes((t-first)/time.Second), Interval: 5 * time.Second, SM: Of(1), Full: &series.Fullness{}})
 	}
 	return s
 }
@@ -61,53 +61,53 @@ func TestDeathsThatProveALoop(t *testing.T) {
 		{"unlike: faster", []grew{{loopLasts, 10}, {loopLasts, 10.1 * alikeFactor}}, 0, false},
 		{"unlike: slower", []grew{{loopLasts, 10.1 * alikeFactor}, {loopLasts, 10}}, 0, false},
 		{"three, however unlike", []grew{{loopLasts, 10}, {loopLasts, 20}, {loopLasts, 40}}, 0, true},
-		{"three that are short", []grew{{minute, 10}, {minute, 20}, {minute, 40}}, 0, false},
+		{"three that are short", []grew{{time.Minute, 10}, {time.Minute, 20}, {time.Minute, 40}}, 0, false},
 		{"as long as any must last", []grew{{loopLasts, 10}, {loopLasts, 10}}, 2 * loopLasts, true},
 		{"not as long", []grew{{loopLasts, 10}, {loopLasts, 10}}, 2*loopLasts + 1, false},
 		{"alike later", []grew{{loopLasts, 10}, {loopLasts, 20}, {loopLasts, 21}}, 0, true},
 	} {
-		var r Loop
+		var r crashLoop
 		for n, g := range c.lives {
-			r.Add(life(n, g.lasted, g.rate), c.span)
+			r.add(lifeOf(n, g.lasted, g.rate), c.span)
 		}
-		if r.Proven != c.want || r.Confidence() > 0 != c.want {
-			t.Errorf("%s: %t, confidence %g", c.name, r.Proven, r.Confidence())
+		if r.Proven != c.want || r.confidence() > 0 != c.want {
+			t.Errorf("%s: %t, confidence %g", c.name, r.Proven, r.confidence())
 		}
 	}
 }
 
 // What follows from the lives: the median of rates and bases, what it is off by, and what the last one held.
 func TestWhatALoopTells(t *testing.T) {
-	var r Loop
-	if r.Held() != 0 || r.Ended() != 0 || r.Confidence() != 0 || !r.Follows(start) {
+	var r crashLoop
+	if r.held() != 0 || r.ended() != 0 || r.confidence() != 0 || !r.follows(start) {
 		t.Error("an empty loop tells of lives")
 	}
-	r.Add(life(0, time.Hour, 10), 0)
+	r.add(lifeOf(0, time.Hour, 10), 0)
 	if r.Trend.Variance != 0 || r.Trend.N != 1 {
 		t.Errorf("one life: %+v", r.Trend)
 	}
-	r.Reset()
+	r.reset()
 	for n, rate := range []float64{10, 12, 20} {
-		l := life(n, 10*minute, rate)
+		l := lifeOf(n, 10*time.Minute, rate)
 		l.Base = stat.Bytes(n+1) * gib
-		l.From -= time.Duration(2-n) * minute // the first one took longest
-		r.Add(l, 0)
+		l.From -= time.Duration(2-n) * time.Minute // the first one took longest
+		r.add(l, 0)
 	}
-	about(t, "rate", r.Trend.Rate, float64(12*mib))
-	about(t, "variance: 2² and 8² of 2", r.Trend.Variance, 34*float64(mib)*float64(mib))
-	about(t, "wander", r.Trend.Wander, 4)
-	if r.Base != 2*gib || r.Trend.N != 3 || r.Since != start-2*minute || r.Lasted != 30*minute || r.Longest != 13*minute {
+	near(t, "rate", r.Trend.Rate, 12*mib, 1e-9)
+	near(t, "variance: 2² and 8² of 2", r.Trend.Variance, 34*mib*mib, 1e-9)
+	near(t, "wander", r.Trend.Wander, 4, 1e-9)
+	if r.Base != 2*gib || r.Trend.N != 3 || r.Since != start-2*time.Minute || r.Lasted != 30*time.Minute || r.Longest != 13*time.Minute {
 		t.Errorf("%+v", r)
 	}
-	about(t, "held: 3 GiB and 20 MiB/s for ten minutes", float64(r.Held()), float64(3*gib+12000*mib))
-	if end := r.Ended(); end != r.last().To || r.Follows(end) || !r.Follows(end+1) {
+	near(t, "held: 3 GiB and 20 MiB/s for ten minutes", float64(r.held()), float64(3*gib+12000*mib), 1e-9)
+	if end := r.ended(); end != r.last().To || r.follows(end) || !r.follows(end+1) {
 		t.Error("who came before the end of the last one follows")
 	}
 	for n := 3; n < 100; n++ {
-		r.Add(life(n, 10*minute, 40), 0)
+		r.add(lifeOf(n, 10*time.Minute, 40), 0)
 	}
-	about(t, "rate of the last ones", r.Trend.Rate, float64(40*mib))
-	if r.Trend.N != keptLives || r.N != 100 || r.Since != start-2*minute {
+	near(t, "rate of the last ones", r.Trend.Rate, 40*mib, 1e-9)
+	if r.Trend.N != keptLives || r.N != 100 || r.Since != start-2*time.Minute {
 		t.Errorf("after a hundred: %d of %d lives, since %s", r.Trend.N, r.N, r.Since-start)
 	}
 }
@@ -115,10 +115,10 @@ func TestWhatALoopTells(t *testing.T) {
 // Each life more than are needed adds to the confidence, up to no doubt. A paused loop has none.
 func TestConfidenceOfALoop(t *testing.T) {
 	for n, want := range map[int]float64{2: 0.7, 3: 0.7, sureLives - 2: 0.8, sureLives - 1: 0.9, sureLives: 1, 50: 1} {
-		r := Loop{N: n, Proven: true}
-		about(t, "confidence", r.Confidence(), want)
-		if r.Paused = true; r.Confidence() != 0 {
-			t.Errorf("%d lives, paused: %g", n, r.Confidence())
+		r := crashLoop{N: n, Proven: true}
+		near(t, "confidence", r.confidence(), want, 1e-9)
+		if r.Paused = true; r.confidence() != 0 {
+			t.Errorf("%d lives, paused: %g", n, r.confidence())
 		}
 	}
 }
@@ -127,11 +127,11 @@ func TestConfidenceOfALoop(t *testing.T) {
 func TestRevokedDeath(t *testing.T) {
 	r := looping()
 	r.Noted = start
-	r.Add(life(3, 10*minute, 10), 0)
-	if r.RemoveLast(); r.N != leastDeaths || !r.Proven {
+	r.add(lifeOf(3, 10*time.Minute, 10), 0)
+	if r.removeLast(); r.N != leastDeaths || !r.Proven {
 		t.Errorf("of four: %d lives, proven %t", r.N, r.Proven)
 	}
-	if r.RemoveLast(); r.N != 0 || r.Proven || r.Noted != start || r.Lasted != 0 {
+	if r.removeLast(); r.N != 0 || r.Proven || r.Noted != start || r.Lasted != 0 {
 		t.Errorf("of three: %+v", r)
 	}
 }
@@ -142,7 +142,7 @@ func TestPauseOfALoop(t *testing.T) {
 	r0 := looping()
 	const loaded = 5 * gib // half of the base
 	more := time.Duration(outlives * float64(r0.Longest))
-	grown := 10*gib + stat.Bytes(growsAgain*float64(r0.Held()-10*gib))
+	grown := 10*gib + stat.Bytes(growsAgain*float64(r0.held()-10*gib))
 	for _, c := range []struct {
 		name   string
 		at     time.Duration // after the last death
@@ -152,16 +152,16 @@ func TestPauseOfALoop(t *testing.T) {
 		paused bool
 		n      int
 	}{
-		{"nobody, for a while", Absence - 1, 0, 0, false, false, 3},
-		{"nobody, for longer", Absence, 0, 0, false, true, 3},
-		{"one who holds little", Absence, loaded - 1, 0, false, false, 3},
-		{"one who holds little, for long", Absence + more, loaded - 1, 0, false, true, 3},
-		{"one who has loaded", Absence + more, loaded, 0, false, false, 3},
-		{"one who has loaded after a pause", Absence + more, loaded, 0, true, true, 3},
-		{"one who grows after a pause, a little", Absence, grown, 0, true, true, 3},
-		{"one who grows", Absence, grown + 1, 0, true, false, 3},
-		{"one who was there before may be the next", Absence, 0, loaded, false, false, 3},
-		{"not one who holds little", Absence, 0, loaded - 1, false, true, 3},
+		{"nobody, for a while", process.Absence - 1, 0, 0, false, false, 3},
+		{"nobody, for longer", process.Absence, 0, 0, false, true, 3},
+		{"one who holds little", process.Absence, loaded - 1, 0, false, false, 3},
+		{"one who holds little, for long", process.Absence + more, loaded - 1, 0, false, true, 3},
+		{"one who has loaded", process.Absence + more, loaded, 0, false, false, 3},
+		{"one who has loaded after a pause", process.Absence + more, loaded, 0, true, true, 3},
+		{"one who grows after a pause, a little", process.Absence, grown, 0, true, true, 3},
+		{"one who grows", process.Absence, grown + 1, 0, true, false, 3},
+		{"one who was there before may be the next", process.Absence, 0, loaded, false, false, 3},
+		{"not one who holds little", process.Absence, 0, loaded - 1, false, true, 3},
 		{"nobody for nearly a day", forgotten - 1, 0, 0, false, true, 3},
 		{"nobody for a day", forgotten, 0, 0, false, false, 0},
 		{"one who holds little for a day", forgotten, loaded - 1, 0, false, false, 0},
@@ -170,14 +170,14 @@ func TestPauseOfALoop(t *testing.T) {
 		r.Paused = c.was
 		var s *series.Series
 		if c.used > 0 {
-			s = running(r, c.at-minute, minute, c.used)
+			s = running(r, c.at-time.Minute, time.Minute, c.used, 0)
 		}
-		if r.Next(s, c.others, r.last().To+c.at); r.Paused != c.paused || r.N != c.n {
+		if r.next(s, c.others, r.last().To+c.at); r.Paused != c.paused || r.N != c.n {
 			t.Errorf("%s: paused %t, %d lives", c.name, r.Paused, r.N)
 		}
 	}
-	var none Loop
-	if none.Next(nil, 0, start); none != (Loop{}) {
+	var none crashLoop
+	if none.next(nil, 0, start); none != (crashLoop{}) {
 		t.Errorf("an empty one: %+v", none)
 	}
 }
@@ -196,14 +196,9 @@ func TestWhoOutlivesALoop(t *testing.T) {
 		{"it grows", long + 5*time.Second, 10 * mib, 3},
 	} {
 		r := looping()
-		s := series.New(defaults())
-		first := r.last().To + minute
-		for t := first; t <= first+c.lived; t += 5 * time.Second {
-			used := 10*gib + c.rate*stat.Bytes((t-first)/time.Second)
-			s.Observe(&series.Sample{T: t, Used: used, Interval: 5 * time.Second, SM: stat.Of(1), Full: &series.Fullness{}})
-		}
-		now := first + c.lived.Truncate(5*time.Second)
-		if r.Next(s, 0, now); r.N != c.n {
+		s := running(r, time.Minute, c.lived, 10*gib, c.rate)
+		now := s.Last
+		if r.next(s, 0, now); r.N != c.n {
 			t.Errorf("%s: %d lives", c.name, r.N)
 		}
 		if look := now + r.Longest/outliveLook; c.rate > 0 && r.Look != look {
@@ -211,17 +206,17 @@ func TestWhoOutlivesALoop(t *testing.T) {
 		}
 	}
 	r := looping()
-	s := running(r, minute, long+minute, 10*gib)
+	s := running(r, time.Minute, long+time.Minute, 10*gib, 0)
 	r.Look = s.Last + 1
-	if r.Next(s, 0, s.Last); r.N != 3 {
+	if r.next(s, 0, s.Last); r.N != 3 {
 		t.Error("it was looked at before its time")
 	}
-	if r.Next(s, 0, r.Look); r.N != 0 {
+	if r.next(s, 0, r.Look); r.N != 0 {
 		t.Error("it was not looked at")
 	}
-	r = &Loop{}
-	r.Add(life(0, 10*minute, 10), 0)
-	if r.Next(running(r, minute, time.Hour, 10*gib), 0, r.last().To+2*time.Hour); r.N != 1 {
+	r = &crashLoop{}
+	r.add(lifeOf(0, 10*time.Minute, 10), 0)
+	if r.next(running(r, time.Minute, time.Hour, 10*gib, 0), 0, r.last().To+2*time.Hour); r.N != 1 {
 		t.Error("a chain that is no loop was ended")
 	}
 }
