@@ -129,35 +129,20 @@ func (m *machine) moved(before, after harness.Metrics, gpus ...int) error {
 	return errors.Join(errs...)
 }
 
-// TestEndDuringHang ends the exporter while a call hangs. It must not shut the
-// library down under it.
+// TestEndDuringHang ends the exporter while a call hangs, which may be Init. It must not shut the library down under it.
 func TestEndDuringHang(t *testing.T) {
 	t.Parallel()
-	m := movingMachine(t, 2)
-	p := m.start(t, "--nvml.timeout=1s")
-	eventually(t, p, m.allUp)
-	m.Faults = []fakenvml.Fault{fakenvml.Hang("nvmlDeviceGetMemoryInfo*").On(m.GPUs[0].UUID)}
-	m.apply(t)
-	eventually(t, p, func(s harness.Metrics) error { return m.up(s, 0, 1) })
-	endsPromptly(t, p)
-	if n := m.read(t).Functions["nvmlShutdown"].Calls; n != 0 {
-		t.Errorf("nvmlShutdown was called %d times while a thread was inside", n)
+	first := fakenvml.NewNode(1).GPUs[0].UUID
+	for call, fault := range map[string]fakenvml.Fault{
+		"memory": fakenvml.Hang("nvmlDeviceGetMemoryInfo*").On(first), "Init": fakenvml.Hang(fakenvml.AnyInit),
+	} {
+		m := movingMachine(t, 2)
+		m.Faults = []fakenvml.Fault{fault}
+		p := m.start(t, "--nvml.timeout=1s")
+		eventually(t, p, func(s harness.Metrics) error { return positive(s, "gpu_nvml_call_in_flight_seconds", nil) })
+		endsPromptly(t, p)
+		if n := m.read(t).Functions["nvmlShutdown"].Calls; n != 0 {
+			t.Errorf("%s: nvmlShutdown was called %d times while a thread was inside", call, n)
+		}
 	}
-}
-
-// TestHangFromTheStart has a GPU not even say its name. It cannot be shown, and
-// keeps nobody else from being.
-func TestHangFromTheStart(t *testing.T) {
-	t.Parallel()
-	m := movingMachine(t, 3)
-	m.Faults = []fakenvml.Fault{fakenvml.Hang("nvmlDeviceGetUUID").On(m.GPUs[1].UUID)}
-	p := m.start(t, "--nvml.timeout=1s")
-	eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(want(s, 1, "gpu_up", m.id(0)), want(s, 1, "gpu_up", m.id(2)), gone(s, "gpu_up", m.id(1)),
-			want(s, 2, "gpu_devices", nil), want(s, 3, "gpu_pci_devices", nil),
-			positive(s, "gpu_nvml_call_in_flight_seconds", map[string]string{"call": "nvmlDeviceGetUUID"}))
-	})
-	m.Faults = nil
-	m.apply(t)
-	eventually(t, p, m.allUp)
 }
