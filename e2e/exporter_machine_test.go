@@ -39,10 +39,10 @@ type machine struct {
 // hostUser is the user of the test on its machines.
 const hostUser = "trainer"
 
-// newMachine returns a machine with n GPUs and the driver that opts describe.
-func newMachine(t *testing.T, n int, opts ...fakenvml.Option) *machine {
+// newMachine returns a machine with n GPUs, whose driver lacks these symbols.
+func newMachine(t *testing.T, n int, missing ...string) *machine {
 	t.Helper()
-	library, err := fakenvml.Build(harness.Dir(), opts...)
+	library, err := fakenvml.Build(harness.Dir(), missing...)
 	if err != nil {
 		t.Fatal(err)
 	}

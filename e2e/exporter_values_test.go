@@ -40,9 +40,9 @@ var everything = []string{
 //
 //	0, 2  H100s           1  Ada, with margins and fans      3  in MIG mode
 //	4     before Ampere   5  process memory partly unknown   6  nothing offered   7  no ECC, hot
-func richNode(t *testing.T, opts ...fakenvml.Option) *machine {
+func richNode(t *testing.T, missing ...string) *machine {
 	t.Helper()
-	m := newMachine(t, 8, opts...)
+	m := newMachine(t, 8, missing...)
 	for i := range m.GPUs {
 		m.GPUs[i].Energy.Rate = 0
 	}
