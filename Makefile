@@ -254,12 +254,12 @@ bench-detect: ## measure the detector, a line for each population, and write bin
 	cd e2e/bench && $(GO) run . --summary=fleet,probes,reports,lives --seeds=$(SEEDS) > $(BIN)/DETECT.md
 
 # Each writes bin/NAME.md: a line for each family and the rules of other systems, the public reports
-# one by one, chains of lives, what each mechanism is worth, what each constant costs at half and at double (an hour).
-DETAILS := bench-families bench-incidents bench-lives bench-ablate bench-constants
+# one by one, chains of lives, what each constant costs at half and at double (an hour).
+DETAILS := bench-families bench-incidents bench-lives bench-constants
 .PHONY: $(DETAILS)
 $(DETAILS): bench-%:
 	mkdir -p $(BIN)
-	cd e2e/bench && $(GO) run . --$* --traces=$(TRACES) --seeds=$(SEEDS) > $(BIN)/$*.md
+	cd e2e/bench && $(GO) run . --$* --seeds=$(SEEDS) > $(BIN)/$*.md
 
 .PHONY: fuzz
 fuzz: ## run each fuzz test for FUZZTIME

@@ -69,7 +69,6 @@ func TestCluster(t *testing.T) {
 	t.Run("values", c.values)
 	t.Run("Pod Security", c.podSecurity)
 	t.Run("priority", c.priority)
-	t.Run("releases", c.releases)
 	t.Run("rights", c.rights)
 	t.Run("driver upgrade", c.driverUpgrade)
 }
@@ -259,22 +258,6 @@ spec:
     matchExpressions: [{scopeName: PriorityClass, operator: In, values: [system-node-critical]}]
 `)
 	c.pods(t, "priority", "gpu")
-}
-
-// releases has two in one namespace: each has its own pod, and keeps it when the other goes.
-func (c cluster) releases(t *testing.T) {
-	c.namespace(t, "two", "privileged")
-	for _, name := range []string{"gpu-leak-exporter", "second"} {
-		c.helm(t, "install", name, chartDir(), "--namespace=two", "--set=podMonitor.enabled=true,service.enabled=true,networkPolicy.enabled=true")
-	}
-	c.pods(t, "two", "gpu", "gpu")
-	for _, name := range []string{"gpu-leak-exporter", "second-gpu-leak-exporter"} {
-		c.isSelected(t, "two", "daemonset/"+name, ".spec.selector")
-		c.isSelected(t, "two", "podmonitor/"+name, ".spec.selector")
-		c.isSelected(t, "two", "networkpolicy/"+name, ".spec.podSelector")
-	}
-	c.helm(t, "uninstall", "second", "--namespace=two")
-	c.pods(t, "two", "gpu")
 }
 
 // rights has the chart installed by who may only write into its namespace. What it runs as may do nothing, and on OpenShift

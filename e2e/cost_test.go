@@ -7,14 +7,10 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
-	"compress/gzip"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -36,7 +32,6 @@ import (
 var (
 	costFile = flag.String("cost.file", "", "measure what the exporter costs, and write the table to this file; - is the log")
 	costOnly = flag.String("cost.only", "", "measure this load only, such as 8x8/100")
-	costTime = flag.Duration("cost.time", time.Minute, "how long the background is measured")
 	// A scrape of it asks the driver, so its calls are a part of what a scrape takes; the fake library's own time is not.
 	costRival = flag.String("cost.rival", "", "measure this binary of utkuozdemir/nvidia_gpu_exporter in place of the exporter")
 )
@@ -47,9 +42,9 @@ const (
 	costRounds  = 3
 )
 
-// costWarm is how long an exporter runs before it is measured: its first look at all open files of the host is over
-// then, and those at new processes.
-const costWarm = 75 * time.Second
+// costTime is how long the background is measured, and costWarm how long an exporter runs before: its first look at all open files
+// of the host is over then, and those at new processes.
+const costTime, costWarm = time.Minute, 75 * time.Second
 
 // load is what an exporter has to look at.
 type load struct {
@@ -76,19 +71,14 @@ var loads = []load{
 type costs struct {
 	load          load
 	series, bytes int
-	gzipped       int
+	gzipped       int           // bytes
 	plain, gzip   time.Duration // a scrape
 	background    time.Duration // a second
-	fake          time.Duration // a second, of the fake library
 	resident      int           // bytes
-	anonymous     int           // bytes of it that are no file's pages
 	allocations   int           // a scrape, plain
 	reads         float64       // system calls that read, a second of the background
 	calls         float64       // into the library, a second of the background
 	waits         float64       // for events, a second of the background
-	exit          time.Duration // from SIGTERM to the end, of the clock on the wall
-	switches      float64       // voluntary context switches a second of the background, the fake's included
-	yardstick     time.Duration // what gzip takes for a MiB of text: how fast the machine is meanwhile
 }
 
 // TestCost measures what the exporter takes under each load.
@@ -152,9 +142,8 @@ func crowd(t *testing.T, processes, descriptors int) []uint32 {
 // costBench is an exporter under a load.
 type costBench struct {
 	*harness.Process
-	t      *testing.T
-	calls  string // the call log
-	client *http.Client
+	t     *testing.T
+	calls string // the call log
 }
 
 // startCost starts an exporter over the fake library, and waits until it shows all processes that it will.
@@ -167,8 +156,7 @@ func startCost(t *testing.T, l load, args ...string) *costBench {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	b := &costBench{t: t, calls: filepath.Join(dir, "calls"), client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
-	t.Cleanup(b.client.CloseIdleConnections)
+	b := &costBench{t: t, calls: filepath.Join(dir, "calls")}
 	node := fakenvml.NewNode(l.gpus)
 	for i, pid := range pids {
 		p := fakenvml.Process{
@@ -208,10 +196,9 @@ func startCost(t *testing.T, l load, args ...string) *costBench {
 
 // meter is what a process has used so far.
 type meter struct {
-	at                     time.Time
-	cpu, fake              time.Duration
-	reads, calls, switches int
-	waits                  int // for events
+	at                  time.Time
+	cpu, fake           time.Duration
+	reads, calls, waits int // waits are those for events
 }
 
 func (b *costBench) read() meter {
@@ -234,13 +221,6 @@ func (b *costBench) read() meter {
 		}
 	}
 	m.reads = procNumber(b.t, fmt.Sprintf("/proc/%d/io", b.PID()), "syscr")
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", b.PID()))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	for _, file := range threads {
-		m.switches += procNumber(b.t, file, "voluntary_ctxt_switches")
-	}
 	return m
 }
 
@@ -273,56 +253,21 @@ func perSecond(a, b meter, amount float64) float64 { return amount / b.at.Sub(a.
 func measure(t *testing.T, l load) costs {
 	b := startCost(t, l)
 	time.Sleep(costWarm)
-	c := b.counts(*costTime)
+	c := b.counts(costTime)
 	c.load = l
-	c.plain, _ = b.scrapes("", costScrapes, costRounds, c.background)
+	c.plain, _ = b.scrapes("identity", costScrapes, costRounds, c.background)
 	c.gzip, _ = b.scrapes("gzip", costScrapes, costRounds, c.background)
-	c.yardstick = yardstick(t)
-	status := fmt.Sprintf("/proc/%d/status", b.PID())
-	c.resident = procNumber(t, status, "VmRSS") << 10
-	c.anonymous = procNumber(t, status, "RssAnon") << 10
-	began := time.Now()
+	c.resident = procNumber(t, fmt.Sprintf("/proc/%d/status", b.PID()), "VmRSS") << 10
 	b.Stop(t)
-	c.exit = time.Since(began)
 	t.Logf("%+v", c)
 	return c
-}
-
-// yardstick returns the processor time that Go's gzip takes for a MiB of text like that of a page, at its default level.
-func yardstick(t *testing.T) time.Duration {
-	t.Helper()
-	var text bytes.Buffer
-	random := rand.New(rand.NewPCG(1, 2))
-	for text.Len() < 1<<20 {
-		fmt.Fprintf(&text, "gpu_process_memory_used_bytes{gpu=\"%d\",pid=\"%d\",process=\"python3\"} %d\n", random.IntN(8), random.IntN(1<<16), random.IntN(1<<36))
-	}
-	now := func() time.Duration {
-		var ts unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts); err != nil {
-			t.Fatal(err)
-		}
-		return time.Duration(ts.Nano())
-	}
-	const rounds = 20
-	z := gzip.NewWriter(io.Discard)
-	began := now()
-	for range rounds {
-		z.Reset(io.Discard)
-		if _, err := z.Write(text.Bytes()); err != nil {
-			t.Fatal(err)
-		}
-		if err := z.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return (now() - began) / rounds
 }
 
 // counts measures the background, and what can be counted of scrapes.
 func (b *costBench) counts(background time.Duration) (c costs) {
 	b.t.Helper()
-	page := b.get("")
-	c.bytes, c.gzipped = len(page), len(b.get("gzip"))
+	page := fetch(b.t, b.Process, prometheusAccepts, "identity")
+	c.bytes, c.gzipped = len(page), len(fetch(b.t, b.Process, prometheusAccepts, "gzip"))
 	for line := range strings.Lines(string(page)) {
 		if !strings.HasPrefix(line, "#") {
 			c.series++
@@ -332,37 +277,33 @@ func (b *costBench) counts(background time.Duration) (c costs) {
 	time.Sleep(background)
 	to := b.read()
 	c.background = time.Duration(perSecond(from, to, float64(own(from, to))))
-	c.fake = time.Duration(perSecond(from, to, float64(to.fake-from.fake)))
 	c.reads = perSecond(from, to, float64(to.reads-from.reads))
 	c.calls = perSecond(from, to, float64(to.calls-from.calls))
 	c.waits = perSecond(from, to, float64(to.waits-from.waits))
-	c.switches = perSecond(from, to, float64(to.switches-from.switches))
-	_, c.allocations = b.scrapes("", 50, 1, c.background)
+	_, c.allocations = b.scrapes("identity", 50, 1, c.background)
 	return c
 }
 
-// get scrapes as Prometheus does.
-func (b *costBench) get(encoding string) []byte {
-	b.t.Helper()
-	req, err := http.NewRequest(http.MethodGet, b.URL+"/metrics", http.NoBody)
+// prometheusAccepts is the header Accept of Prometheus.
+const prometheusAccepts = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+
+// fetch scrapes, and returns the page as it was sent, however long that takes on a busy machine.
+func fetch(t *testing.T, p *harness.Process, accept, encoding string) []byte {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.URL+"/metrics", http.NoBody)
 	if err != nil {
-		b.t.Fatal(err)
+		t.Fatal(err)
 	}
-	req.Header.Set("Accept", "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2")
-	if encoding != "" {
-		req.Header.Set("Accept-Encoding", encoding)
-	}
-	resp, err := b.client.Do(req)
+	r.Header.Set("Accept", accept)
+	r.Header.Set("Accept-Encoding", encoding)
+	answer, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
-		b.t.Fatal(err)
+		t.Fatal(err)
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.Header.Get("Content-Encoding") != encoding {
-		err = errors.New("another encoding: " + resp.Header.Get("Content-Encoding"))
-	}
-	if err != nil {
-		b.t.Fatal(err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if got := cmp.Or(answer.Header.Get("Content-Encoding"), "identity"); err != nil || answer.StatusCode != http.StatusOK || got != encoding {
+		t.Fatalf("%s: %s in %s, %v", r.URL, answer.Status, got, err)
 	}
 	return body
 }
@@ -376,7 +317,7 @@ func (b *costBench) scrapes(encoding string, number, rounds int, background time
 	for range rounds {
 		before, from := b.mallocs(), b.read()
 		for range number {
-			b.get(encoding)
+			fetch(b.t, b.Process, prometheusAccepts, encoding)
 		}
 		to := b.read()
 		spent := own(from, to) - time.Duration(to.at.Sub(from.at).Seconds()*float64(background))
@@ -397,31 +338,25 @@ func (b *costBench) mallocs() int {
 	return int(n)
 }
 
-// costTable is the table that is committed.
+// costTable is the table in e2e/RESULTS.md, with more columns.
 func costTable(all []costs) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, `# What the exporter costs
 
 `+"`make bench-cost`"+` wrote this: the real binary over the fake NVML library, on %s, %d cores, %s.
 
-Times are processor time in user and kernel mode (the process's clock), not wall time. Each call of the fake library
-measures its thread's processor time, and that is subtracted; the column "fake" has it. A scrape is the median of %d rounds of %d scrapes
-with the headers of Prometheus over one connection, less the background meanwhile. The background is measured over %s without scrapes.
-What the first %s cost is left out, with the one look at all open files of the host that is among them, and those at
-processes that are new. The exit is from SIGTERM to the end, by the clock on the wall.
-A virtual machine may be three times as fast an hour later. So the yardstick is what Go's gzip takes for a MiB of text like that of a page,
-right after the scrapes. Set the times of two machines, or of two days, against it.
+Times are processor time in user and kernel mode (the process's clock), not wall time, without that of the fake library. A scrape is
+the median of %d rounds of %d scrapes with the headers of Prometheus over one connection, less the background meanwhile. The background
+is measured over %s without scrapes, after %s. A virtual machine may be three times as fast an hour later.
 The processes on the GPUs and on the host are real ones, which sleep. The shown processes of a GPU are 64 at most, and all are judged.
 
-| GPUs x processes | host processes | open descriptors | series | scrape, plain | scrape, gzip | a series, plain | background | fake | resident | of it no file's | page | gzipped | objects a scrape | reads/s | library calls/s | exit | yardstick |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
-`, harness.Processor(), runtime.NumCPU(), runtime.Version(), costRounds, costScrapes, *costTime, costWarm)
+| GPUs x processes | host processes | open descriptors | series | scrape, plain | scrape, gzip | background | resident | page | gzipped | objects a scrape | reads/s | library calls/s |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|
+`, harness.Processor(), runtime.NumCPU(), runtime.Version(), costRounds, costScrapes, costTime, costWarm)
 	for _, c := range all {
-		fmt.Fprintf(&s, "| %dx%d | %d | %d | %d | %.2f ms | %.2f ms | %.2f us | %.1f ms/s | %.1f ms/s | %.1f MiB | %.1f MiB | %d KiB | %d KiB | %d | %.0f | %.0f | %d ms | %.1f ms |\n",
-			c.load.gpus, c.load.processes, c.load.host, c.load.descriptors, c.series,
-			float64(c.plain)/1e6, float64(c.gzip)/1e6, float64(c.plain)/1e3/float64(max(1, c.series)),
-			float64(c.background)/1e6, float64(c.fake)/1e6, float64(c.resident)/(1<<20), float64(c.anonymous)/(1<<20),
-			c.bytes>>10, c.gzipped>>10, c.allocations, c.reads, c.calls, c.exit.Milliseconds(), float64(c.yardstick)/1e6)
+		fmt.Fprintf(&s, "| %dx%d | %d | %d | %d | %.2f ms | %.2f ms | %.1f ms/s | %.1f MiB | %d KiB | %d KiB | %d | %.0f | %.0f |\n",
+			c.load.gpus, c.load.processes, c.load.host, c.load.descriptors, c.series, float64(c.plain)/1e6, float64(c.gzip)/1e6,
+			float64(c.background)/1e6, float64(c.resident)/(1<<20), c.bytes>>10, c.gzipped>>10, c.allocations, c.reads, c.calls)
 	}
 	return s.String()
 }

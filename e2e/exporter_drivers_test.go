@@ -36,7 +36,7 @@ func TestOldDrivers(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name   string
-		driver fakenvml.Option
+		driver []string
 		v1     bool
 		lacks  func(expected)
 	}{
@@ -52,7 +52,7 @@ func TestOldDrivers(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			m := richNode(t, tc.driver)
+			m := richNode(t, tc.driver...)
 			begin := time.Now()
 			p := m.start(t, "--no-collector.detector", "--collector.nvlink")
 			model := &model{machine: m, t: t, begin: begin, bare: map[int]bool{6: true}, nvlink: true, v1: tc.v1}

@@ -46,44 +46,6 @@ func TestHotPlug(t *testing.T) {
 	eventually(t, p, m.driverUp)
 }
 
-// TestIndexChanges takes the first GPU away and adds another: once the library is
-// initialised again, the list starts elsewhere. The index is the one that nvidia-smi
-// shows, and the history of a GPU that stayed goes on.
-func TestIndexChanges(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t, 3)
-	m.EnumerateAtInit = true
-	three := m.GPUs
-	m.GPUs = three[:2:2]
-	m.plug(t)
-	p := m.start(t)
-	stayed := map[string]string{"uuid": three[1].UUID, "window": "10m"}
-	before := 0.0
-	eventually(t, p, func(s harness.Metrics) error {
-		filled, err := s.Value("gpu_detector_window_fill_ratio", stayed)
-		if err == nil && filled < 0.005 {
-			err = fmt.Errorf("the window is filled by %g", filled)
-		}
-		before = filled
-		return errors.Join(err, m.driverUp(s))
-	})
-
-	m.GPUs = three[1:]
-	m.apply(t)
-	m.plug(t)
-	s := eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(m.up(s, 1, 1), onlyDown(s, map[string]string{"gpu": "0", "uuid": three[0].UUID}))
-	})
-	if after, err := s.Value("gpu_detector_window_fill_ratio", stayed); err != nil || after < before {
-		t.Errorf("the window is filled by %g, by %g before the index changed: %v", after, before, err)
-	}
-	for _, series := range s {
-		if series.Has(map[string]string{"gpu": "1", "uuid": three[1].UUID}) {
-			t.Errorf("%s%v has the old index", series.Name, series.Labels)
-		}
-	}
-}
-
 // TestMIGCallsFail lets calls about MIG devices fail. Those that only describe one may fail for ever: the GPU is read as
 // before, and what its instances are called stays. That one is not there may be said once: it is no new layout, and
 // nothing that was learnt is thrown away.
@@ -121,24 +83,6 @@ func TestMIGCallsFail(t *testing.T) {
 	eventually(t, p, func(s harness.Metrics) error {
 		return errors.Join(layout(s), positive(s, "gpu_nvml_errors_total", with(m.id(0), "call", "nvmlDeviceGetName")))
 	})
-}
-
-// TestNoGPU starts with a driver that has no GPU, which is no error, and then gets
-// one.
-func TestNoGPU(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t, 1)
-	one := m.GPUs
-	m.GPUs = nil
-	m.plug(t)
-	p := m.start(t)
-	eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(m.driverUp(s), want(s, 0, "gpu_pci_devices", nil), gone(s, "gpu_up", nil))
-	})
-	m.GPUs = one
-	m.apply(t)
-	m.plug(t)
-	eventually(t, p, m.driverUp)
 }
 
 // layout returns an error unless a GPU shows these instances, as id=profile, with

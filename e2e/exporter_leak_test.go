@@ -10,12 +10,10 @@ import (
 	"math"
 	"path/filepath"
 	"reflect"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
@@ -27,45 +25,6 @@ func near(s harness.Metrics, v, share float64, name string, labels map[string]st
 		err = fmt.Errorf("%s%v is %g, want %g ± %g %%", name, labels, got, v, 100*share)
 	}
 	return err
-}
-
-// filled returns an error unless so much of the GPU's window holds samples.
-func filled(s harness.Metrics, id map[string]string, share float64) error {
-	v, err := s.Value("gpu_detector_window_fill_ratio", with(id, "window", window))
-	if err == nil && v < share {
-		err = fmt.Errorf("the window is filled to %g", v)
-	}
-	return err
-}
-
-// pidLabel is the value of the label pid.
-func pidLabel(p fakenvml.Process) string { return strconv.FormatUint(uint64(p.PID), 10) }
-
-// TestSlope has a process leak in real time: the slope of the GPU and of the
-// process is that of the ramp, and nobody else's.
-func TestSlope(t *testing.T) {
-	t.Parallel()
-	const rate = 48 * mib
-	m := newMachine(t, 2)
-	m.GPUs[0].Processes = []fakenvml.Process{
-		{PID: m.child(t), Memory: fakenvml.Ramp{Base: gib, Rate: rate}},
-		{PID: m.child(t), Memory: fakenvml.Constant(5 * gib)},
-	}
-	p := m.start(t, "--sample.interval=100ms", "--detector.window="+window, "--detector.min-span=1s")
-	in, out := with(m.id(0), "window", window), with(m.id(1), "window", window)
-	leaking, steady := pidLabel(m.GPUs[0].Processes[0]), pidLabel(m.GPUs[0].Processes[1])
-	eventually(t, p, func(s harness.Metrics) error {
-		// Under load a sample may be late by more than the time that it is stamped
-		// with; over 20 s that is little.
-		return errors.Join(filled(s, m.id(0), 0.33),
-			near(s, rate, 0.01, "gpu_leak_slope_bytes_per_second", in),
-			near(s, 1, 0.001, "gpu_leak_r2", in),
-			near(s, rate, 0.01, "gpu_process_leak_slope_bytes_per_second", with(in, "pid", leaking)),
-			near(s, 1, 0.001, "gpu_process_leak_r2", with(in, "pid", leaking)),
-			want(s, 0, "gpu_process_leak_slope_bytes_per_second", with(in, "pid", steady)),
-			want(s, 0, "gpu_leak_slope_bytes_per_second", out), want(s, 0, "gpu_leak_r2", out),
-			want(s, 0, "gpu_spikes_total", m.id(0)))
-	})
 }
 
 // recording writes two hours of two GPUs as nvidia-smi logs them, a row in 10 s: the

@@ -39,10 +39,10 @@ type machine struct {
 // hostUser is the user of the test on its machines.
 const hostUser = "trainer"
 
-// newMachine returns a machine with n GPUs and the driver that opts describe.
-func newMachine(t *testing.T, n int, opts ...fakenvml.Option) *machine {
+// newMachine returns a machine with n GPUs, whose driver lacks these symbols.
+func newMachine(t *testing.T, n int, missing ...string) *machine {
 	t.Helper()
-	library, err := fakenvml.Build(harness.Dir(), opts...)
+	library, err := fakenvml.Build(harness.Dir(), missing...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,20 +319,6 @@ func bootTime(t *testing.T) float64 {
 	return 0
 }
 
-// residentBytes returns how much memory the process has now.
-func residentBytes(t *testing.T, pid int) uint64 {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pages, err := strconv.ParseUint(strings.Fields(string(text))[1], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pages * uint64(os.Getpagesize())
-}
-
 // run makes the machine's procfs show a process of that program, which alone holds memory of the GPU.
 func (m *machine) run(t *testing.T, pid uint32, memory uint64, arguments ...string) {
 	t.Helper()
@@ -342,4 +328,20 @@ func (m *machine) run(t *testing.T, pid uint32, memory uint64, arguments ...stri
 	write(t, filepath.Join(dir, "cmdline"), strings.Join(arguments, "\x00")+"\x00")
 	m.GPUs[0].Processes = []fakenvml.Process{{PID: pid, Memory: fakenvml.Constant(memory)}}
 	m.apply(t)
+}
+
+// peakMemory returns the most memory that a process had resident, in bytes.
+func peakMemory(t *testing.T, p *harness.Process) (bytes uint64) {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &bytes); err == nil {
+			return bytes << 10
+		}
+	}
+	t.Fatal("no VmHWM")
+	return 0
 }

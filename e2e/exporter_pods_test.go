@@ -70,50 +70,29 @@ func (m *machine) isIn(s harness.Metrics, gpu int, pid uint32, memory float64, c
 }
 
 // TestPods has a GPU that two pods and a process of no pod share: each process gets
-// the pod that it is in, not one that the GPU is allotted to.
+// the pod that it is in, not one that the GPU is allotted to. A pod with two processes has their sum.
 func TestPods(t *testing.T) {
 	t.Parallel()
 	cd := harness.StartContainerd(t)
 	m := newMachine(t, 2)
-	inTrainer, inServer, inNone := m.contain(t, cd, trainer), m.contain(t, cd, server), m.child(t)
+	sidecar := container{trainer.namespace, trainer.pod, "eval"}
+	inTrainer, inSidecar, inServer, inNone := m.contain(t, cd, trainer), m.contain(t, cd, sidecar), m.contain(t, cd, server), m.child(t)
 	m.use(0, inTrainer, 3*gib)
-	m.use(0, inServer, 2*gib)
+	m.use(0, inSidecar, 2*gib)
+	m.use(0, inServer, 4*gib)
 	m.use(0, inNone, gib)
 	m.use(1, inServer, 5*gib)
 	p := m.start(t, "--collector.workload.cri-socket="+cd.Socket)
 	s := eventually(t, p, func(s harness.Metrics) error {
 		return errors.Join(
-			m.isIn(s, 0, inTrainer, 3*gib, trainer), m.isIn(s, 0, inServer, 2*gib, server),
+			m.isIn(s, 0, inTrainer, 3*gib, trainer), m.isIn(s, 0, inSidecar, 2*gib, sidecar), m.isIn(s, 0, inServer, 4*gib, server),
 			m.isIn(s, 0, inNone, gib, noPod), m.isIn(s, 1, inServer, 5*gib, server),
-			want(s, 1, "gpu_process_info", with(m.process(0, inTrainer), "process", "pause", "pod", trainer.pod)))
+			want(s, 1, "gpu_process_info", with(m.process(0, inTrainer), "process", "pause", "pod", trainer.pod)),
+			want(s, 5*gib, "gpu_workload_memory_used_bytes", with(m.id(0), "namespace", trainer.namespace, "pod", trainer.pod)))
 	})
 	// A pod with one process is no workload of its own, and nobody has allotted a GPU.
-	if err := errors.Join(gone(s, "gpu_workload_memory_used_bytes", nil), gone(s, "gpu_allocated", nil)); err != nil {
+	if err := errors.Join(want(s, 5*gib, "gpu_workload_memory_used_bytes", nil), gone(s, "gpu_allocated", nil)); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestPodsWorkload has processes of two containers of a pod on a GPU: the pod has
-// their sum.
-func TestPodsWorkload(t *testing.T) {
-	t.Parallel()
-	cd := harness.StartContainerd(t)
-	m := newMachine(t, 1)
-	sidecar := container{trainer.namespace, trainer.pod, "eval"}
-	// A pod of the same name elsewhere is another.
-	elsewhere := container{"test", trainer.pod, trainer.name}
-	first, second, other := m.contain(t, cd, trainer), m.contain(t, cd, sidecar), m.contain(t, cd, elsewhere)
-	m.use(0, first, 3*gib)
-	m.use(0, second, 2*gib)
-	m.use(0, other, gib)
-	p := m.start(t, "--collector.workload.cri-socket="+cd.Socket)
-	pod := with(m.id(0), "gpu_instance", "", "namespace", trainer.namespace, "pod", trainer.pod, "slurm_job", "")
-	s := eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(want(s, 5*gib, "gpu_workload_memory_used_bytes", pod),
-			m.isIn(s, 0, first, 3*gib, trainer), m.isIn(s, 0, second, 2*gib, sidecar), m.isIn(s, 0, other, gib, elsewhere))
-	})
-	if n := len(s.All("gpu_workload_memory_used_bytes", nil)); n != 1 {
-		t.Errorf("%d workloads, want 1", n)
 	}
 }
 
@@ -169,23 +148,6 @@ func TestPodsRestart(t *testing.T) {
 		return errors.Join(m.isIn(s, 0, appears, 2*gib, meanwhile), m.isIn(s, 0, comes, gib/2, later),
 			want(s, 1, "gpu_collector_success", asked))
 	})
-}
-
-// TestPodsEnd removes a pod whose process the driver shows for some time yet, as it
-// does while it takes the memory back: that one keeps its pod's name.
-func TestPodsEnd(t *testing.T) {
-	t.Parallel()
-	cd := harness.StartContainerd(t)
-	m := newMachine(t, 1)
-	pid := m.contain(t, cd, trainer)
-	m.use(0, pid, 3*gib)
-	p := m.start(t, "--collector.workload.cri-socket="+cd.Socket)
-	eventually(t, p, func(s harness.Metrics) error { return m.isIn(s, 0, pid, 3*gib, trainer) })
-	cd.RemovePod(t, trainer.namespace, trainer.pod)
-	m.goesOn(t, p, p.Scrape(t), 0, 1, func(s harness.Metrics) error { return m.isIn(s, 0, pid, 3*gib, trainer) })
-	m.GPUs[0].Processes = nil
-	m.apply(t)
-	eventually(t, p, func(s harness.Metrics) error { return gone(s, "gpu_process_memory_used_bytes", nil) })
 }
 
 // kubelet serves the pod-resources API, of which the exporter uses List.

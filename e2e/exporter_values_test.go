@@ -40,9 +40,9 @@ var everything = []string{
 //
 //	0, 2  H100s           1  Ada, with margins and fans      3  in MIG mode
 //	4     before Ampere   5  process memory partly unknown   6  nothing offered   7  no ECC, hot
-func richNode(t *testing.T, opts ...fakenvml.Option) *machine {
+func richNode(t *testing.T, missing ...string) *machine {
 	t.Helper()
-	m := newMachine(t, 8, opts...)
+	m := newMachine(t, 8, missing...)
 	for i := range m.GPUs {
 		m.GPUs[i].Energy.Rate = 0
 	}
@@ -170,20 +170,24 @@ func checkCalls(t *testing.T, m *machine, s harness.Metrics, age time.Duration) 
 	}
 }
 
-// TestUnifiedMemory has a system on a chip whose driver offers no call for the memory, as on DGX
-// Spark and Jetson: the memory is the host's, and a leak in it is found. Another GPU offers no call
-// either, and nothing says that its memory is the host's: it stays unknown, and is said to be.
+// TestUnifiedMemory has systems on a chip whose driver offers no call for the memory, as on DGX Spark and Jetson: the memory is the
+// host's. Another GPU offers no call either, and nothing says that its memory is the host's: it stays unknown, and is said to be. The
+// last has memory of its own that is the host's, too: freed pages stay allocated there, so nothing is called unattributed and nothing
+// is foretold.
 func TestUnifiedMemory(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t, 3)
-	noMemory := []string{"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"}
+	m := newMachine(t, 4)
 	for i := range m.GPUs {
-		m.GPUs[i].Unsupported = append(m.GPUs[i].Unsupported, noMemory...)
 		m.GPUs[i].Processes = nil
+		if i < 3 {
+			m.GPUs[i].Unsupported = append(m.GPUs[i].Unsupported, "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2")
+		}
 	}
-	m.GPUs[0].Name, m.GPUs[0].Modes.Addressing = "NVIDIA GB10", 2 // ATS
+	const ats = 2 // an addressing mode
+	m.GPUs[0].Name, m.GPUs[0].Modes.Addressing = "NVIDIA GB10", ats
 	m.GPUs[1].Name = "Orin (nvgpu)"
 	m.GPUs[0].Processes = []fakenvml.Process{{PID: m.child(t), Memory: fakenvml.Constant(5 * gib)}}
+	m.GPUs[3].Memory.Used, m.GPUs[3].Modes.Addressing = fakenvml.Constant(8*gib), ats
 	write(t, filepath.Join(m.procfs, "meminfo"), "MemTotal:       127600748 kB\nMemFree:  1000 kB\nMemAvailable:   118566368 kB\nSwapTotal: 16777212 kB\n")
 	p := m.start(t)
 	host := map[string]float64{
@@ -191,12 +195,14 @@ func TestUnifiedMemory(t *testing.T) {
 	}
 	eventually(t, p, func(s harness.Metrics) error {
 		var errs []error
-		for i := range 2 {
-			errs = append(errs, want(s, 1, "gpu_info", with(m.id(i), "memory", "unified")), wantAll(s, m.id(i), host), positive(s, "gpu_oom_headroom_bytes", m.id(i)),
-				gone(s, "gpu_memory_reserved_bytes", m.id(i)), gone(s, "gpu_memory_unattributed_bytes", m.id(i)))
+		for i, memory := range []string{"unified", "unified", "", "coherent"} {
+			errs = append(errs, want(s, 1, "gpu_up", m.id(i)), want(s, 1, "gpu_info", with(m.id(i), "memory", memory)), gone(s, "gpu_memory_unattributed_bytes", m.id(i)))
+			if memory == "unified" {
+				errs = append(errs, wantAll(s, m.id(i), host), positive(s, "gpu_oom_headroom_bytes", m.id(i)), gone(s, "gpu_memory_reserved_bytes", m.id(i)))
+			}
 		}
-		errs = append(errs, want(s, 1, "gpu_info", with(m.id(2), "memory", "")), want(s, 1, "gpu_up", m.id(2)), gone(s, "gpu_memory_used_bytes", m.id(2)))
-		return errors.Join(errs...)
+		return errors.Join(append(errs, gone(s, "gpu_memory_used_bytes", m.id(2)), want(s, 8*gib, "gpu_memory_used_bytes", m.id(3)),
+			want(s, 0, "gpu_detector_attributed", m.id(3)), gone(s, "gpu_oom_headroom_bytes", m.id(3)), gone(s, "gpu_seconds_to_oom", m.id(3)))...)
 	})
 	p.Stop(t)
 	for text, n := range map[string]int{"the GPU has no memory of its own": 2, "the driver does not tell how much memory of the GPU is used": 1} {
@@ -204,27 +210,4 @@ func TestUnifiedMemory(t *testing.T) {
 			t.Errorf("%d lines say %q, want %d", got, text, n)
 		}
 	}
-}
-
-// TestCoherentMemory has a GPU whose memory is the host's, too: freed pages stay
-// allocated there, so that nothing is called unattributed and nothing is foretold.
-func TestCoherentMemory(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t, 2)
-	for i := range m.GPUs {
-		m.GPUs[i].Memory.Used = fakenvml.Constant(8 * gib)
-		m.GPUs[i].Processes = nil
-	}
-	m.GPUs[0].Modes.Addressing = 2 // ATS
-	p := m.start(t)
-	eventually(t, p, func(s harness.Metrics) error {
-		errs := []error{
-			want(s, 1, "gpu_info", with(m.id(0), "memory", "coherent")), want(s, 1, "gpu_info", with(m.id(1), "memory", "")),
-			want(s, 0, "gpu_detector_attributed", m.id(0)), positive(s, "gpu_oom_headroom_bytes", m.id(1)),
-		}
-		for _, name := range []string{"gpu_memory_unattributed_bytes", "gpu_oom_headroom_bytes", "gpu_seconds_to_oom"} {
-			errs = append(errs, gone(s, name, m.id(0)))
-		}
-		return errors.Join(append(errs, wantAll(s, m.id(0), map[string]float64{"gpu_memory_used_bytes": 8 * gib}))...)
-	})
 }

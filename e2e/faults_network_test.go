@@ -8,7 +8,6 @@ package e2e
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -150,22 +149,6 @@ func TestFaultsOfTheNetwork(t *testing.T) {
 	noStack(t, p.Output())
 }
 
-// peakMemory returns the most memory that a process had resident, in bytes.
-func peakMemory(t *testing.T, p *harness.Process) (bytes uint64) {
-	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(b)) {
-		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &bytes); err == nil {
-			return bytes << 10
-		}
-	}
-	t.Fatal("no VmHWM")
-	return 0
-}
-
 // TestFaultsOfTheNetworkWithTLS has clients with the password ask for much over HTTP/2 and read nothing. A Prometheus has
 // scraped before.
 func TestFaultsOfTheNetworkWithTLS(t *testing.T) {
@@ -177,15 +160,7 @@ func TestFaultsOfTheNetworkWithTLS(t *testing.T) {
 	}
 	write(t, filepath.Join(a.dir, "web.yml"), string(b))
 	p := harness.LaunchExporter(t, harness.Options{Args: []string{"--source=sim:healthy", "--web.config.file=" + filepath.Join(a.dir, "web.yml")}})
-	var address string
-	harness.Eventually(t, patience, func() error {
-		m := listening.FindStringSubmatch(p.Output())
-		if m == nil {
-			return errors.New("it does not listen")
-		}
-		address = "https://" + m[1]
-		return nil
-	})
+	address := "https://" + p.Listening(t)
 	client := func(from net.IP, http2 bool) *http.Client {
 		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
 		return &http.Client{Transport: &http.Transport{

@@ -22,14 +22,14 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
-var (
-	fleetGPUs = flag.Int("fleet.gpus", 0, "measure what a fleet of so many GPUs costs (make bench-fleet)")
-	fleetPast = flag.String("fleet.history", "6h", "how much history is read")
-	fleetFor  = flag.Duration("fleet.for", 2*time.Minute, "for how long that is measured")
-)
+var fleetGPUs = flag.Int("fleet.gpus", 0, "measure what a fleet of so many GPUs costs (make bench-fleet)")
 
-// leaksFor is how long the leaks are on when the exporter starts; 41 GB are free then.
-const leaksFor = 2 * time.Hour
+const (
+	// leaksFor is how long the leaks are on when the exporter starts; 41 GB are free then.
+	leaksFor = 2 * time.Hour
+	// fleetPast is how much history is read, and fleetFor how long the background is measured.
+	fleetPast, fleetFor = "6h", 2 * time.Minute
+)
 
 // fakeFleet answers as a Prometheus that has scraped DCGM exporter on nodes with 8 GPUs each, every 15 s. One GPU of
 // 100 leaks 200 MiB a minute, from a moment on.
@@ -93,26 +93,6 @@ func (f fakeFleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = out.Write(append(b, "]}}"...))
 }
 
-// fetch reads a page as it is sent, however long that takes on a busy machine.
-func fetch(t *testing.T, url, encoding string) []byte {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Accept-Encoding", encoding)
-	answer, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s, %v", url, answer.Status, err)
-	}
-	return body
-}
-
 // TestFleetCost measures what a fleet costs: CPU a second while it is asked for and nobody scrapes, CPU and size of a
 // scrape, and memory.
 func TestFleetCost(t *testing.T) {
@@ -123,7 +103,7 @@ func TestFleetCost(t *testing.T) {
 	defer server.Close()
 	began := time.Now()
 	config := filepath.Join(t.TempDir(), "fleet.yml")
-	write(t, config, "history: "+*fleetPast+"\n")
+	write(t, config, "history: "+fleetPast+"\n")
 	exporter := harness.StartExporter(t, harness.Options{Args: []string{"--source=prometheus:" + server.URL, "--source.config=" + config}})
 	harness.Eventually(t, 10*time.Minute, func() error {
 		if strings.Count(exporter.Output(), "The history was read") == 0 {
@@ -139,7 +119,7 @@ func TestFleetCost(t *testing.T) {
 		return nil
 	})
 	cpu := func() float64 {
-		m, err := harness.ParseMetrics(fetch(t, exporter.URL+"/metrics", "identity"))
+		m, err := harness.ParseMetrics(fetch(t, exporter, "", "identity"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,30 +129,30 @@ func TestFleetCost(t *testing.T) {
 		}
 		return v
 	}
-	t.Logf("all have verdicts after %s and %.1f s of CPU, with %s of history", time.Since(began).Round(time.Second), cpu(), *fleetPast)
+	t.Logf("all have verdicts after %s and %.1f s of CPU, with %s of history", time.Since(began).Round(time.Second), cpu(), fleetPast)
 
 	const scrapes = 10
 	before := cpu()
 	size, zipped := 0, 0
 	for range scrapes {
-		size = len(fetch(t, exporter.URL+"/metrics", "identity"))
+		size = len(fetch(t, exporter, "", "identity"))
 	}
 	plain := (cpu() - before) / (scrapes + 1)
 	before = cpu()
 	for range scrapes {
-		zipped = len(fetch(t, exporter.URL+"/metrics", "gzip"))
+		zipped = len(fetch(t, exporter, "", "gzip"))
 	}
 	packed := (cpu() - before - plain) / scrapes
-	m, err := harness.ParseMetrics(fetch(t, exporter.URL+"/metrics", "identity"))
+	m, err := harness.ParseMetrics(fetch(t, exporter, "", "identity"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("a scrape: %d series, %.1f MB plain in %.0f ms of CPU, %.2f MB with gzip in %.0f ms", len(m), float64(size)/1e6, 1e3*plain, float64(zipped)/1e6, 1e3*packed)
 
 	before, began = cpu(), time.Now()
-	time.Sleep(*fleetFor)
+	time.Sleep(fleetFor)
 	used := cpu() - before - plain
-	if m, err = harness.ParseMetrics(fetch(t, exporter.URL+"/metrics", "identity")); err != nil {
+	if m, err = harness.ParseMetrics(fetch(t, exporter, "", "identity")); err != nil {
 		t.Fatal(err)
 	}
 	rss, err := m.Value("process_resident_memory_bytes", nil)

@@ -44,13 +44,13 @@ type hardwareReport struct {
 }
 
 // newBench unpacks the bundle that `make hardware-bundle` makes where there is no Go.
-func newBench(t *testing.T, opts ...fakenvml.Option) *bench {
+func newBench(t *testing.T, missing ...string) *bench {
 	t.Helper()
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Fatalf("%v: make e2e-packages installs it", err)
 	}
-	library, err := fakenvml.Build(harness.Dir(), opts...)
+	library, err := fakenvml.Build(harness.Dir(), missing...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func checkLives(t *testing.T, lives map[string][]any) {
 // does not show. Each is a problem in the report, and there is no other.
 func TestHardwareSuiteFinds(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, fakenvml.Missing("nvmlDeviceGetPerformanceState"))
+	b := newBench(t, "nvmlDeviceGetPerformanceState")
 	r, status, printed := b.suite(t, []string{"STUB_SMI_WRONG=gpu_temp", "STUB_HIDDEN_LEAK=leak_hook"},
 		"--library="+b.library, "--programs=hook,cache,pool", "--only=values,leaks")
 	if r == nil || status != 1 {

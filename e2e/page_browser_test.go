@@ -268,19 +268,15 @@ func (b *browser) wellBehaved(url string) {
 	}
 }
 
-// TestPageOnAPhone has all of a busy node, in both themes: nothing reaches beyond the sides, and every
-// text can be read.
-func TestPageOnAPhone(t *testing.T) {
+// TestPagesInAllSizes shows the pages of a busy node on a phone and on screens, in both themes: nothing reaches beyond the sides, and
+// every text can be read. The first page says what is worst, and the keyboard leads from it to the curves.
+func TestPagesInAllSizes(t *testing.T) {
 	t.Parallel()
 	p := busyNode(t)
 	b := newBrowser(t)
 	for _, width := range []int64{390, 1366, 1920} {
 		for _, theme := range []string{"light", "dark"} {
-			path := map[string]string{"light": "/predict", "dark": "/predict/gpu-6-mig-3"}[theme]
-			if width == 390 {
-				path = "/predict"
-			}
-			for _, path := range []string{path, "/runbook"} {
+			for _, path := range []string{"/predict", "/predict/gpu-6-mig-3", "/runbook", "/"} {
 				b.show(p.URL+path, width, 844, theme)
 				for what, script := range map[string]string{"too wide": overflows, "faint": faint} {
 					if found := look[[]string](b, script); len(found) > 0 {
@@ -290,41 +286,28 @@ func TestPageOnAPhone(t *testing.T) {
 			}
 		}
 	}
-	b.wellBehaved(p.URL)
-}
-
-// TestPageToStartWith opens the first page in all sizes and themes: it says what is worst, everything on it can be
-// read, and the keyboard leads from it to the curves.
-func TestPageToStartWith(t *testing.T) {
-	t.Parallel()
-	p := busyNode(t)
-	b := newBrowser(t)
-	for _, width := range []int64{390, 1366, 1920} {
-		for _, theme := range []string{"light", "dark"} {
-			b.show(p.URL+"/", width, 844, theme)
-			for what, script := range map[string]string{"too wide": overflows, "faint": faint} {
-				if found := look[[]string](b, script); len(found) > 0 {
-					t.Errorf("%d pixels, %s, %s: %s", width, theme, what, strings.Join(found, "\n"))
-				}
-			}
-			if bad := look[string](b, `document.querySelector('h1.bad')?.textContent || ''`); !strings.Contains(bad, "runs out of memory in") {
-				t.Errorf("%d pixels, %s: the headline is %q", width, theme, bad)
-			}
-		}
+	if bad := look[string](b, `document.querySelector('h1.bad')?.textContent || ''`); !strings.Contains(bad, "runs out of memory in") {
+		t.Errorf("the headline is %q", bad)
 	}
-	for range 10 {
-		if look[string](b, focus) == "/predict" {
-			break
-		}
-		b.do(chromedp.KeyEvent(kb.Tab))
-	}
+	b.tabTo("/predict")
 	b.do(chromedp.KeyEvent(kb.Enter))
 	b.await(`location.pathname == '/predict' && document.querySelectorAll('svg.plot').length > 0`)
 	b.wellBehaved(p.URL)
 }
 
-// focus is where the link leads that has the focus.
-const focus = `document.activeElement.getAttribute('href') || ''`
+// tabTo goes on with the keyboard until the link to a page has the focus, and shows it.
+func (b *browser) tabTo(path string) {
+	b.t.Helper()
+	for range 100 {
+		if look[string](b, `document.activeElement.getAttribute('href') || ''`) == path {
+			break
+		}
+		b.do(chromedp.KeyEvent(kb.Tab))
+	}
+	if outline := look[string](b, `document.activeElement.getAttribute('href') == '`+path+`' ? getComputedStyle(document.activeElement).outlineStyle : 'elsewhere'`); outline != "solid" {
+		b.t.Fatalf("the keyboard does not come to %s, or its outline is %q", path, outline)
+	}
+}
 
 // busyNode runs the simulated node until a leak is found on it.
 func busyNode(t *testing.T) *harness.Process {
@@ -348,15 +331,7 @@ func TestPageKeepsWhatIsOpen(t *testing.T) {
 	b := newBrowser(t)
 	b.show(p.URL+"/predict", 1366, 500, "light")
 	const processes = `document.querySelectorAll('svg[aria-labelledby*="-pid-"]').length`
-	for range 100 {
-		if look[string](b, focus) == "/predict/gpu-2" {
-			break
-		}
-		b.do(chromedp.KeyEvent(kb.Tab))
-	}
-	if at, outline := look[string](b, focus), look[string](b, `getComputedStyle(document.activeElement).outlineStyle`); at != "/predict/gpu-2" || outline != "solid" {
-		t.Fatalf("the keyboard is at %q, with an outline that is %q", at, outline)
-	}
+	b.tabTo("/predict/gpu-2")
 	b.do(chromedp.KeyEvent(kb.Enter))
 	b.await(`location.pathname == '/predict/gpu-2' && document.readyState == 'complete'`)
 	before := look[int](b, processes)

@@ -106,15 +106,7 @@ func TestExamplesWeb(t *testing.T) {
 		file := filepath.Join(a.dir, name)
 		write(t, file, string(b))
 		p := harness.LaunchExporter(t, harness.Options{Args: []string{"--source=sim:crashloop", "--web.config.file=" + file}})
-		var address string
-		harness.Eventually(t, patience, func() error {
-			m := listening.FindStringSubmatch(p.Output())
-			if m == nil {
-				return os.ErrNotExist
-			}
-			address = m[1]
-			return nil
-		})
+		address := p.Listening(t)
 		if m, err := p.TryScrape(); err == nil {
 			t.Errorf("%s: it answers %d samples without TLS", name, len(m))
 		}

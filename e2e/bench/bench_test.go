@@ -5,7 +5,6 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -68,10 +67,6 @@ func lines() []fleet.Family {
 
 func printed(t *testing.T, opt options) string {
 	t.Helper()
-	if opt.held == "" {
-		opt.held = "both"
-	}
-	opt.prices = defaultPrices
 	if opt.list == nil {
 		opt.list = lines()
 	}
@@ -87,12 +82,12 @@ func printed(t *testing.T, opt options) string {
 
 // TestBench runs lines past all rules: ours finds them, names the process, pages, and is silent on the others.
 func TestBench(t *testing.T) {
-	got := printed(t, options{rivals: true, families: true})
+	got := printed(t, options{families: true})
 	for _, want := range []string{
 		"# How well", "## Families for tuning, seeds 1 to 1: 3 families, 3 GPUs, 1 node-days", "## Families held out", "## All families",
 		"| leaks found | 3/3 100.0 % | 3/3 100.0 % |", "| … and the right culprit named | 3/3 100.0 % | – |",
 		"| out-of-memories paged 10 min ahead | 2/2 100.0 % |", "| healthy, ordinary: ever alarmed | 0/2 0.0 % | 0/2 0.0 % |",
-		"| **cost of a fleet** | 100 | 100 |", "| … of an oracle | 100 |", "| leak fast | 1 | 1/1 |", "| leak, held out | 1 | 1/1 |", "| flat | 1 | 0 |",
+		"| **cost of a fleet** | 100 | 100 |", "| leak fast | 1 | 1/1 |", "| leak, held out | 1 | 1/1 |", "| flat | 1 | 0 |",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -105,39 +100,12 @@ func TestBench(t *testing.T) {
 
 // What is printed does not depend on how many run at a time.
 func TestDeterministic(t *testing.T) {
-	opt := options{families: true, verbose: true, seeds: seedRange{1, 2}}
+	opt := options{families: true, seeds: seedRange{1, 2}}
 	all := printed(t, opt)
 	before := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(before)
 	if one := printed(t, opt); one != all {
 		t.Errorf("with one processor\n%s\nwith all\n%s", one, all)
-	}
-}
-
-// TestHeld leaves out what it is told to.
-func TestHeld(t *testing.T) {
-	if got := printed(t, options{held: "without"}); strings.Contains(got, "## Families held out") || strings.Contains(got, "## All families") {
-		t.Errorf("without:\n%s", got)
-	}
-	if got := printed(t, options{held: "only", families: true}); strings.Contains(got, "## Families for tuning") || !strings.Contains(got, "leak on a slice") {
-		t.Errorf("only:\n%s", got)
-	}
-	if _, err := parse([]string{"--held=no"}); err == nil {
-		t.Error("--held=no is accepted")
-	}
-	if err := bench(&strings.Builder{}, options{held: "both", list: lines(), family: "no such"}); err == nil {
-		t.Error("no family, and no error")
-	}
-}
-
-// TestVerbose says what ours missed: a leak that begins at once and fills the GPU within a minute.
-func TestVerbose(t *testing.T) {
-	fast := fleet.Family{Name: "at_once", Class: fleet.Leak, Draw: func(uint64) *fleet.Scenario { return line(gpu.Opt[uint32]{}, 1<<28) }}
-	got := printed(t, options{verbose: true, list: []fleet.Family{fast}})
-	for _, want := range []string{"missed         at_once/1: 256.000 MiB/s from 1h0m0s", "unpaged        at_once/1: out of memory at 1h0m45s after 45s of growth"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
 	}
 }
 
@@ -171,50 +139,6 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// Each series of a history is a log of its own; a value that is not there is left out.
-func TestTraces(t *testing.T) {
-	history := `# TYPE gpu_memory_used_bytes gauge
-gpu_memory_used_bytes{pod="a"} 1024 1662858720.000
-gpu_memory_used_bytes{pod="a"} 2.048e3 1662858777.5
-gpu_memory_used_bytes{pod="b"} 7 1662850000.000
-gpu_memory_used_bytes{pod="b"} NaN 1662850057.000
-gpu_memory_used_bytes{pod="a"} 3072 1662858834.000
-# EOF
-`
-	dir := t.TempDir()
-	write := func(text string) {
-		if err := os.WriteFile(filepath.Join(dir, "pods.om"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(history)
-	got, err := readTraces(dir)
-	if err != nil || len(got) != 1 {
-		t.Fatalf("%+v, %v", got, err)
-	}
-	var samples []gpu.Sample
-	var sample gpu.Sample
-	for sc := got[0].Draw(1); sc.Next(&sample); {
-		samples = append(samples, sample)
-	}
-	if s := samples; len(s) != 3 || s[1].T-s[0].T != 57500*time.Millisecond || s[2].Memory.Used != gpu.Some[uint64](3072) || s[0].Memory.Total.V != historyCapacity {
-		t.Errorf("%+v", s)
-	}
-	const log = "timestamp, index, memory.used [MiB], memory.total [MiB]\n2026/03/01 12:00:00.000, 0, 1000 MiB, 16000 MiB\n2026/03/01 14:00:00.000, 0, 1000 MiB, 16000 MiB\n"
-	if err := os.WriteFile(filepath.Join(dir, "gpus.csv"), []byte(log), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got := printed(t, options{traces: dir, family: "flat"}); !strings.Contains(got, "Real logs: 2, 2 h") || !strings.Contains(got, "0/2 0.0 %") {
-		t.Errorf("%s", got)
-	}
-	for _, bad := range []string{"seven", "7"} {
-		write(strings.Replace(history, "7 1662850000.000", bad, 1))
-		if _, err := readTraces(dir); err == nil || !strings.Contains(err.Error(), "pods.om") {
-			t.Errorf("%s: %v", bad, err)
-		}
-	}
-}
-
 // TestReports lives a report of each sort again: each has its row, in the table of its sort.
 func TestReports(t *testing.T) {
 	for kind, want := range map[string][]string{
@@ -222,7 +146,7 @@ func TestReports(t *testing.T) {
 		"imagenet-defunct":      {"0 GPUs with a leak, 1 healthy ones", ": memory that was held for nobody\n", "| 1 of 1 |"},
 		"jax-notebook-prealloc": {"0 GPUs with a leak, 1 healthy ones", ": what was taken for a leak and was none\n", "| 0 of 1 |"},
 	} {
-		got := printed(t, options{incidents: true, family: kind, rivals: true})
+		got := printed(t, options{incidents: true, family: kind})
 		for _, want := range append(want, "["+kind+"](https://") {
 			if strings.Count(got, want) != 1 {
 				t.Errorf("%s: not once %q:\n%s", kind, want, got)
@@ -233,7 +157,7 @@ func TestReports(t *testing.T) {
 
 // TestChosen leaves fresh families out unless they are asked for.
 func TestChosen(t *testing.T) {
-	opt := options{held: "both", list: []fleet.Family{{Name: "a"}, {Name: "b", Held: true}, {Name: "c", Held: true, Fresh: true}}}
+	opt := options{list: []fleet.Family{{Name: "a"}, {Name: "b", Held: true}, {Name: "c", Held: true, Fresh: true}}}
 	if got := len(opt.chosen()); got != 2 {
 		t.Errorf("%d families", got)
 	}

@@ -28,10 +28,9 @@ type figures struct {
 	forecasts                  [2]forecasts
 	warned                     int             // of the ooms, with an alarm for ten minutes before
 	alarms                     []time.Duration // for how long one had been on before them
-	costs, oracle              []float64       // of the leaks that end in an out-of-memory
+	costs                      []float64       // of the leaks that end in an out-of-memory
 	zombies, unreleased        matched
-	above, soon                [2]int // of the leaks in chains of lives
-	lost                       int
+	lost                       int // of the leaks in chains of lives
 }
 
 // forecasts are the scores of many.
@@ -52,7 +51,7 @@ func (f *forecasts) add(p forecast) {
 }
 
 // add takes how the rule did on a scenario.
-func (f *figures) add(class fleet.Class, o *outcome, p prices) {
+func (f *figures) add(class fleet.Class, o *outcome) {
 	f.scenarios[class]++
 	count(&f.alarmed[class], o.alarmed)
 	f.episodes, f.pages, f.tickets = f.episodes+o.episodes, f.pages+o.pages, f.tickets+o.tickets
@@ -68,7 +67,7 @@ func (f *figures) add(class fleet.Class, o *outcome, p prices) {
 	for i := range o.leaks {
 		f.addLeak(&o.leaks[i])
 	}
-	f.addOOMs(o.ooms, p)
+	f.addOOMs(o.ooms)
 }
 
 func (m *matched) add(o matched) {
@@ -77,10 +76,6 @@ func (m *matched) add(o matched) {
 
 func (f *figures) addLeak(l *leakOutcome) {
 	f.leaks++
-	for i := range l.above {
-		count(&f.above[i], l.above[i])
-		count(&f.soon[i], l.soon[i])
-	}
 	count(&f.lost, l.lost)
 	count(&f.fast, l.fast)
 	count(&f.quick, l.quick)
@@ -99,7 +94,7 @@ func (f *figures) addLeak(l *leakOutcome) {
 }
 
 // addOOMs counts out-of-memories, and what each leak costs on average.
-func (f *figures) addOOMs(all []oomOutcome, p prices) {
+func (f *figures) addOOMs(all []oomOutcome) {
 	of := map[int][]oomOutcome{}
 	for _, o := range all {
 		f.ooms++
@@ -113,11 +108,11 @@ func (f *figures) addOOMs(all []oomOutcome, p prices) {
 		of[o.leak] = append(of[o.leak], o)
 	}
 	for _, leak := range slices.Sorted(maps.Keys(of)) {
-		var cost, best []float64
+		var cost []float64
 		for _, o := range of[leak] {
-			cost, best = append(cost, p.ofOOM(o.lead)), append(best, p.ofOOM(o.oracle))
+			cost = append(cost, costOfOOM(o.lead))
 		}
-		f.costs, f.oracle = append(f.costs, mean(cost)), append(f.oracle, mean(best))
+		f.costs = append(f.costs, mean(cost))
 	}
 }
 
@@ -130,32 +125,22 @@ const fleetDays, fleetLeaks = 1000, 20
 // ahead is how long before the out-of-memory a page is worth the most.
 const ahead = 30 * time.Minute
 
-// prices are what the outcomes cost, in one unit of the reader's choice.
-type prices struct {
-	oom       float64 // an out-of-memory without a page
-	paged     float64 // one with a page 30 minutes ahead or more
-	falsePage float64
-	ticket    float64 // a false one
-}
+// What the outcomes cost, in one unit of the reader's choice, as the plan of the benchmark sets it: an out-of-memory without a page,
+// one with a page 30 minutes ahead or more, a false page and a false ticket.
+const unpagedOOM, pagedOOM, falsePage, falseTicket = 100, 5, 10, 1
 
-// defaultPrices are those that the plan of the benchmark sets.
-var defaultPrices = prices{oom: 100, paged: 5, falsePage: 10, ticket: 1}
-
-// ofOOM returns the cost of an out-of-memory with so long a lead: linear between no page and a page 30 minutes ahead.
-func (p prices) ofOOM(lead time.Duration) float64 {
+// costOfOOM returns the cost of an out-of-memory with so long a lead: linear between no page and a page 30 minutes ahead.
+func costOfOOM(lead time.Duration) float64 {
 	if lead == never {
-		return p.oom
+		return unpagedOOM
 	}
-	return p.oom + (p.paged-p.oom)*min(float64(lead)/float64(ahead), 1)
+	return unpagedOOM + (pagedOOM-unpagedOOM)*min(float64(lead)/float64(ahead), 1)
 }
 
 // cost returns that of a fleet. A leak costs what its out-of-memories cost on average, however many they are.
-func (f *figures) cost(p prices) float64 {
-	return fleetLeaks*mean(f.costs) + p.falsePage*f.perDays(f.pages) + p.ticket*f.perDays(f.tickets)
+func (f *figures) cost() float64 {
+	return fleetLeaks*mean(f.costs) + falsePage*f.perDays(f.pages) + falseTicket*f.perDays(f.tickets)
 }
-
-// best returns the cost of an oracle, who pages as soon as 64 MiB of a leak show, and for nothing else.
-func (f *figures) best() float64 { return fleetLeaks * mean(f.oracle) }
 
 // mean returns that of the list, NaN of none.
 func mean(list []float64) float64 {

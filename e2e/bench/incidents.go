@@ -34,7 +34,7 @@ func benchIncidents(w *strings.Builder, opt options) error {
 	for i := range results {
 		firstLeak(&results[i])
 	}
-	writeIntro(w, opt, "incidents")
+	writeIntro(w, "incidents")
 	for _, p := range []struct {
 		title string
 		later bool
@@ -60,17 +60,17 @@ func incidentTables(title string, told map[string]incidents.Incident, of []resul
 	if len(of) == 0 {
 		return nil
 	}
-	all, hours := sum(opt, of), 0.0
+	all, hours := sum(of), 0.0
 	for i := range of {
 		hours += told[of[i].job.family.Name].Hours
 	}
 	f := &all[0]
 	name := fmt.Sprintf("%s, seeds %d to %d: %d GPUs with a leak, %d healthy ones, %.0f h",
 		title, opt.seeds.first, opt.seeds.last, f.scenarios[fleet.Leak], f.scenarios[fleet.Healthy], hours)
-	list := slices.DeleteFunc(rows(opt.prices), func(r row) bool {
-		return strings.Contains(r.name, "growing") || strings.Contains(r.name, "cost") || strings.Contains(r.name, "oracle")
+	list := slices.DeleteFunc(rows(), func(r row) bool {
+		return strings.Contains(r.name, "growing") || strings.Contains(r.name, "cost")
 	})
-	list = append(list, row{"out-of-memories with an alarm 10 min before", false, func(f *figures) string { return share(f.warned, f.ooms) }})
+	list = append(list, row{"out-of-memories with an alarm 10 min before", func(f *figures) string { return share(f.warned, f.ooms) }})
 	who := &table{title: title + ": who it is", header: []string{"", "ours"}, rows: [][]string{
 		{"zombies named", share(f.zombies.named, f.zombies.all)},
 		{"others called zombies", strconv.Itoa(f.zombies.wrong)},
@@ -90,7 +90,7 @@ func reportTables(title string, told map[string]incidents.Incident, of []result,
 		family := first.job.family
 		one := told[family.Name]
 		what := fmt.Sprintf("[%s](%s): %s", one.Kind, one.Thread, one.Told)
-		f := &sum(opt, chosen(of, func(f *fleet.Family) bool { return f.Name == family.Name }))[0]
+		f := &sum(chosen(of, func(f *fleet.Family) bool { return f.Name == family.Name }))[0]
 		switch {
 		case family.Class == fleet.Leak:
 			announced := "–"

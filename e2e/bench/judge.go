@@ -48,17 +48,15 @@ type judge interface {
 	ask() answer
 }
 
-// judges returns a judge of each rule in the order of the columns; without the rivals the first two or three.
+// judges returns a judge of each rule in the order of the columns.
 func (o *options) judges(info gpu.Info) []judge {
 	cfg := detector.DefaultConfig()
 	list := []judge{newOurs(info, cfg, sees{}), newOurs(info, cfg, sees{alone: true})}
 	if !o.unprobed {
 		list = append(list, newOurs(info, cfg, sees{probes: true}))
 	}
-	if o.rivals {
-		for _, rule := range rivals.All() {
-			list = append(list, rival{rule})
-		}
+	for _, rule := range rivals.All() {
+		list = append(list, rival{rule})
 	}
 	return list
 }

@@ -15,15 +15,11 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
-// steadyRate is the rate in bytes per second from which on a leak has to be told soon.
-const steadyRate = 50 << 20 / 60.0
-
 // lived is what came of one life of a chain.
 type lived struct {
 	result
 	kind   *fleet.Kind
-	number int  // from 1 on
-	listed bool // the driver tells the memory of processes
+	number int // from 1 on
 }
 
 // withLives are the rules of --lives, and livesJudges makes a judge of each.
@@ -42,40 +38,26 @@ func livesJudges(info gpu.Info) []judge {
 }
 
 // benchLives writes what it is worth to know what a program held in its earlier lives.
-func benchLives(w *strings.Builder, opt options, families []fleet.Family) error {
-	all, err := live(opt, families)
+func benchLives(w *strings.Builder, opt options) error {
+	all, err := live(opt)
 	if err != nil {
 		return err
 	}
-	writeIntro(w, opt, "lives")
-	for i := range all {
-		for _, line := range all[i].notes {
-			if l := &all[i]; !l.job.family.Held || opt.held == "only" {
-				fmt.Fprintf(w, "%s, life %d: %s\n", l.kind.Name, l.number, line)
-			}
-		}
-	}
-	for _, p := range []struct {
-		title string
-		in    func(l *lived) bool
-	}{
-		{"Families for tuning", func(l *lived) bool { return !l.job.family.Held }},
-		{"Families held out", func(l *lived) bool { return l.job.family.Held }},
-	} {
-		of := slices.DeleteFunc(slices.Clone(all), func(l lived) bool { return !p.in(&l) })
-		later := slices.DeleteFunc(slices.Clone(of), func(l lived) bool { return l.number < 3 })
-		listed := slices.DeleteFunc(slices.Clone(later), func(l lived) bool { return !l.listed })
-		second := slices.DeleteFunc(slices.Clone(of), func(l lived) bool { return l.number != 2 })
-		livesTable(opt, p.title+", from the third life on", later).write(w)
-		livesTable(opt, p.title+", from the third life on, where the driver tells the memory of processes", listed).write(w)
-		livesTable(opt, p.title+", the second life alone", second).write(w)
-		kindTable(opt, p.title+", by kind", of).write(w)
+	writeIntro(w, "lives")
+	for _, held := range []bool{false, true} {
+		name := map[bool]string{false: "Families for tuning", true: "Families held out"}[held]
+		of := slices.DeleteFunc(slices.Clone(all), func(l lived) bool { return l.job.family.Held != held })
+		later := results(of, func(l *lived) bool { return l.number > 2 })
+		list := slices.Insert(rows(), 1, row{"… lost against the other", func(f *figures) string { return strconv.Itoa(f.lost) }})
+		compared(strings.Replace(title(name+", from the third life on", opt, later), "GPUs", "lives", 1), list, withLives, sum(later)).write(w)
+		kindTable(name+", by kind", of).write(w)
 	}
 	return nil
 }
 
 // live lives the chains of all kinds. The first lives are not judged: nothing is known of what was before them.
-func live(opt options, families []fleet.Family) ([]lived, error) {
+func live(opt options) ([]lived, error) {
+	families := opt.chosen()
 	type task struct {
 		kind fleet.Kind
 		job
@@ -91,7 +73,7 @@ func live(opt options, families []fleet.Family) ([]lived, error) {
 		}
 	}
 	var all []lived
-	for _, list := range parallel(len(tasks), func(i int) []lived { return liveChain(opt, &tasks[i].kind, tasks[i].job) }) {
+	for _, list := range parallel(len(tasks), func(i int) []lived { return liveChain(&tasks[i].kind, tasks[i].job) }) {
 		all = append(all, list...)
 	}
 	for i := range all {
@@ -103,7 +85,7 @@ func live(opt options, families []fleet.Family) ([]lived, error) {
 }
 
 // liveChain returns what came of the lives of a chain.
-func liveChain(opt options, k *fleet.Kind, j job) []lived {
+func liveChain(k *fleet.Kind, j job) []lived {
 	c := k.Chain(j.family, j.seed)
 	w, err := watch(&c.Scenario, livesJudges)
 	if err != nil {
@@ -124,10 +106,7 @@ func liveChain(opt options, k *fleet.Kind, j job) []lived {
 		if len(r.outcomes) == 2 {
 			r.outcomes[0].lose(&r.outcomes[1])
 		}
-		if opt.verbose && len(r.outcomes) > 0 {
-			r.notes = append(notes(r.job, part, &r.outcomes[0]), part.notesOfLives(r.job, &r.outcomes[0])...)
-		}
-		list = append(list, lived{r, k, life.Number, w.listed})
+		list = append(list, lived{r, k, life.Number})
 	}
 	return list
 }
@@ -159,13 +138,6 @@ func (w *watched) scoreLife(f *fleet.Family, rule int) outcome {
 	if f.Class != fleet.Leak {
 		o.alarmed = o.episodes > 0
 	}
-	for i := range o.leaks {
-		l, t := &o.leaks[i], &w.truth.Leaks[o.leaks[i].index]
-		for k, at := range []time.Duration{t.AboveAt, t.FarAboveAt} {
-			l.above[k] = f.Steady() && t.Rate >= steadyRate && at > 0 && t.Until >= at+held
-			l.soon[k] = l.above[k] && l.found != never && l.found <= at+held
-		}
-	}
 	return o
 }
 
@@ -176,59 +148,29 @@ func (o *outcome) lose(without *outcome) {
 	}
 }
 
-// notesOfLives tells of the leaks that are lost, and of the steady ones that are not told soon.
-func (w *watched) notesOfLives(j job, o *outcome) (list []string) {
-	at := func(t time.Duration) string { return (t - w.truth.Start).Round(time.Second).String() }
-	for i := range o.leaks {
-		l, t := &o.leaks[i], &w.truth.Leaks[o.leaks[i].index]
-		if l.lost {
-			list = append(list, fmt.Sprintf("%-14s %s", "lost", j))
-		}
-		if l.above[0] && !l.soon[0] {
-			found := "never"
-			if l.found != never {
-				found = at(l.found)
-			}
-			list = append(list, fmt.Sprintf("%-14s %s: above the healthy lives at %s, told at %s", "late", j, at(t.AboveAt), found))
-		}
-	}
-	return list
-}
-
-// results returns those of the lives.
-func results(of []lived) []result {
-	list := make([]result, len(of))
+// results returns those of the lives that are meant.
+func results(of []lived, in func(l *lived) bool) (list []result) {
 	for i := range of {
-		list[i] = of[i].result
+		if in(&of[i]) {
+			list = append(list, of[i].result)
+		}
 	}
 	return list
-}
-
-// livesTable compares the rules.
-func livesTable(opt options, what string, of []lived) *table {
-	if len(of) == 0 {
-		return &table{}
-	}
-	list := slices.Insert(slices.DeleteFunc(rows(opt.prices), func(r row) bool { return !r.ablate }), 1,
-		row{"… lost against the other", false, func(f *figures) string { return strconv.Itoa(f.lost) }},
-		row{"steady leaks ≥ 50 MiB/min told within 10 min above the healthy lives", false, func(f *figures) string { return share(f.soon[0], f.above[0]) }},
-		row{"… within 10 min 3 % above the healthy lives", false, func(f *figures) string { return share(f.soon[1], f.above[1]) }})
-	return compared(strings.Replace(title(what, opt, results(of)), "GPUs", "lives", 1), list, withLives, sum(opt, results(of)))
 }
 
 // kindTable has a row for each kind of chains, with its lives from the third on, or the second where there are no others.
-func kindTable(opt options, what string, of []lived) *table {
+func kindTable(what string, of []lived) *table {
 	t := &table{title: what, header: []string{"kind", "expected", "lives"}}
 	for _, name := range []string{"healthy lives alarmed", "leaks found", "delay, median", "false pages", "false tickets"} {
 		t.header = append(t.header, name, "… as the first")
 	}
 	for _, k := range fleet.Kinds() {
-		mine := results(slices.DeleteFunc(slices.Clone(of), func(l lived) bool { return l.kind.Name != k.Name || l.number < min(k.Count, 3) }))
+		mine := results(of, func(l *lived) bool { return l.kind.Name == k.Name && l.number >= min(k.Count, 3) })
 		if len(mine) == 0 {
 			continue
 		}
 		cells := []string{k.Name, k.Expected, strconv.Itoa(len(mine))}
-		both := sum(opt, mine)
+		both := sum(mine)
 		for _, cell := range []func(f *figures) string{
 			func(f *figures) string {
 				return share(f.alarmed[fleet.Healthy]+f.alarmed[fleet.Growing], f.scenarios[fleet.Healthy]+f.scenarios[fleet.Growing])

@@ -56,35 +56,3 @@ func TestDuring(t *testing.T) {
 		}
 	}
 }
-
-// TestSoon counts steady leaks that are above the healthy lives for long enough, and whether they are told by then.
-func TestSoon(t *testing.T) {
-	for name, c := range map[string]struct {
-		family      string
-		above       time.Duration // after the onset; 0 is never
-		rate        float64
-		rated, told bool
-	}{
-		"told later": {"kept_outputs", -5 * time.Minute, 1 << 20, true, false}, "told before": {"kept_outputs", 100 * time.Minute, 1 << 20, true, true},
-		"never above": {"kept_outputs", 0, 1 << 20, false, false}, "not steady": {"errors_only", time.Minute, 1 << 20, false, false},
-		"slow": {"kept_outputs", time.Minute, 1 << 19, false, false}, "ends soon": {"kept_outputs", 11 * time.Hour, 1 << 20, false, false},
-	} {
-		w, err := watch(line(gpu.Opt[uint32]{}, 1<<20), livesJudges)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := &w.truth.Leaks[0]
-		l.Rate = c.rate
-		if c.above != 0 {
-			l.AboveAt, l.FarAboveAt = l.From+c.above, l.From+c.above
-		}
-		o := w.scoreLife(&fleet.Family{Name: c.family, Class: fleet.Leak}, 0)
-		if got := o.leaks[0]; got.above != [2]bool{c.rated, c.rated} || got.soon != [2]bool{c.told, c.told} {
-			t.Errorf("%s: %t, %t, found after %v", name, got.above, got.soon, got.delay)
-		}
-	}
-	with, without := outcome{leaks: []leakOutcome{{found: never}, {found: 1}, {found: never}}}, outcome{leaks: []leakOutcome{{found: 1}, {found: 1}, {found: never}}}
-	if with.lose(&without); !with.leaks[0].lost || with.leaks[1].lost || with.leaks[2].lost {
-		t.Errorf("lost: %+v", with.leaks)
-	}
-}

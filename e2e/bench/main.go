@@ -1,10 +1,9 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures the leak detector, and the rules of other systems, on simulated GPUs.
+// Command bench measures the leak detector, and the rules of other systems, on simulated GPUs:
 //
-//	bench [--seeds=A-B] [--held=only|without|both] [--family=SUBSTRING] [--families] [--rivals=false] [--traces=DIR]
-//	      [--summary=NAME,NAME | --incidents | --lives | --ablate | --constants] [--verbose]
+//	bench --families | --incidents | --lives | --constants | --summary=NAME,NAME [--seeds=A-B] [--family=SUBSTRING]
 package main
 
 import (
@@ -13,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,13 +23,12 @@ import (
 
 // options are the flags.
 type options struct {
-	seeds                                                          seedRange
-	held, family, traces, summary                                  string
-	families, rivals, incidents, lives, ablate, constants, verbose bool
-	unprobed                                                       bool // there are no probes in what is run
-	fresh                                                          bool // those that are Fresh, too
-	prices                                                         prices
-	list                                                           []fleet.Family // those there are; a test has its own
+	seeds                                 seedRange
+	family, summary                       string
+	families, incidents, lives, constants bool
+	unprobed                              bool           // there are no probes in what is run
+	fresh                                 bool           // those that are Fresh, too
+	list                                  []fleet.Family // those there are; a test has its own
 }
 
 // seedRange are the seeds from the first to the last.
@@ -71,29 +70,21 @@ func main() {
 }
 
 func parse(args []string) (options, error) {
-	o := options{prices: defaultPrices, list: fleet.Families()}
+	o := options{list: fleet.Families()}
 	var seeds string
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.StringVar(&seeds, "seeds", "1-2", "the first and the last seed; 1 to 100 are for tuning, publish from 301 on")
-	f.StringVar(&o.held, "held", "both", "the families held out: only them, without them, or both; tuning is to see without alone")
 	f.StringVar(&o.family, "family", "", "only families, or reports, whose name contains this")
-	f.BoolVar(&o.families, "families", false, "also a line for each family; those held out are one, unless they are asked for alone")
-	f.BoolVar(&o.rivals, "rivals", true, "measure the rules of other systems, too")
-	f.StringVar(&o.traces, "traces", "", "also run the real logs in this directory: of nvidia-smi (*.csv), and OpenMetrics text (*.om)")
-	f.BoolVar(&o.incidents, "incidents", false, "live again what people reported, and nothing else")
-	f.BoolVar(&o.lives, "lives", false, "tell what knowledge of the earlier lives of a program is worth, and nothing else")
-	f.BoolVar(&o.ablate, "ablate", false, "tell what is left without each of the mechanisms, and nothing else")
+	f.BoolVar(&o.families, "families", false, "write how all rules do, with a line for each family; those held out are one")
+	f.BoolVar(&o.incidents, "incidents", false, "live again what people reported")
+	f.BoolVar(&o.lives, "lives", false, "tell what knowledge of the earlier lives of a program is worth")
 	f.BoolVar(&o.constants, "constants", false, "write detector/CONSTANTS.md with what each constant costs at half and at double; an hour")
-	f.StringVar(&o.summary, "summary", "", "write a line for each of these populations, and nothing else: fleet,probes,reports,lives")
-	f.BoolVar(&o.verbose, "verbose", false, "a line for each leak that is missed, page that is false and out-of-memory without a page")
+	f.StringVar(&o.summary, "summary", "", "write a line for each of these populations: fleet,probes,reports,lives")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
-	if o.held != "only" && o.held != "without" && o.held != "both" {
-		return o, fmt.Errorf("--held is only, without or both, not %q", o.held)
 	}
 	var err error
 	o.seeds, err = parseSeeds(seeds)
@@ -102,40 +93,24 @@ func parse(args []string) (options, error) {
 
 // bench runs what the options ask for and writes it.
 func bench(w *strings.Builder, opt options) error {
-	if opt.incidents {
+	switch {
+	case opt.families:
+		return benchFleet(w, opt)
+	case opt.incidents:
 		return benchIncidents(w, opt)
-	}
-	if opt.constants {
+	case opt.lives:
+		return benchLives(w, opt)
+	case opt.constants:
 		return benchConstants(w, opt)
 	}
-	if opt.ablate {
-		return benchAblate(w, opt)
-	}
-	if opt.summary != "" {
-		return benchSummary(w, opt, strings.Split(opt.summary, ","))
-	}
-	families := opt.chosen()
-	if len(families) == 0 {
-		return fmt.Errorf("no family has a name that contains %q", opt.family)
-	}
-	if opt.lives {
-		return benchLives(w, opt, families)
-	}
-	if err := benchFleet(w, opt, families); err != nil || opt.traces == "" {
-		return err
-	}
-	return benchTraces(w, opt)
+	return benchSummary(w, opt, strings.Split(opt.summary, ","))
 }
 
 // chosen returns the families that are asked for. Those that are Fresh are left out of all but some lines of the summary.
 func (o *options) chosen() []fleet.Family {
-	var list []fleet.Family
-	for _, f := range o.list {
-		if strings.Contains(f.Name, o.family) && (o.fresh || !f.Fresh) && (o.held == "both" || f.Held == (o.held == "only")) {
-			list = append(list, f)
-		}
-	}
-	return list
+	return slices.DeleteFunc(slices.Clone(o.list), func(f fleet.Family) bool {
+		return !strings.Contains(f.Name, o.family) || f.Fresh && !o.fresh
+	})
 }
 
 // names are the rules that are measured, in the order of the columns.
@@ -144,10 +119,8 @@ func (o *options) names() []string {
 	if !o.unprobed {
 		names = append(names, "ours, with probes")
 	}
-	if o.rivals {
-		for _, rule := range rivals.All() {
-			names = append(names, rule.Name)
-		}
+	for _, rule := range rivals.All() {
+		names = append(names, rule.Name)
 	}
 	return names
 }

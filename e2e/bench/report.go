@@ -37,54 +37,48 @@ func (t *table) write(w *strings.Builder) {
 var pages embed.FS
 
 // writeIntro writes the begin of a page.
-func writeIntro(w *strings.Builder, opt options, name string) {
+func writeIntro(w *strings.Builder, name string) {
 	text, err := pages.ReadFile("pages/" + name + ".txt")
 	if err != nil {
 		panic(err) // it is in this program
 	}
-	price := func(x float64) string { return fmt.Sprintf("%g", x) }
-	p := opt.prices
-	w.WriteString(strings.NewReplacer(
-		"$OOM", price(p.oom), "$PAGED", price(p.paged), "$PAGE", price(p.falsePage), "$TICKET", price(p.ticket),
-	).Replace(string(text)))
+	w.Write(text)
 }
 
 // row is a row of a table of rules.
 type row struct {
-	name   string
-	ablate bool // it is a column of --ablate, too
-	of     func(f *figures) string
+	name string
+	of   func(f *figures) string
 }
 
 // rows returns the rows of the main tables.
-func rows(p prices) []row {
+func rows() []row {
 	return []row{
-		{"leaks found", true, func(f *figures) string { return share(f.found, f.leaks) }},
-		{"… and the right culprit named", false, func(f *figures) string { return share(f.named, f.listed*min(f.who, 1)) }},
-		{"told before a quarter of the headroom was gone", true, func(f *figures) string { return share(f.inTime, f.rated) }},
-		{"leaks ≥ 50 MiB/min told within 10 min", false, func(f *figures) string { return share(f.quick, f.fast) }},
-		{"delay, median", true, func(f *figures) string { return short(f.delays, 0.5) }},
-		{"delay, 90 %", false, func(f *figures) string { return short(f.delays, 0.9) }},
-		{"GPUs with an alarm before the leak", false, func(f *figures) string { return share(f.early, f.leakScenarios) }},
-		{"healthy, ordinary: ever alarmed", true, func(f *figures) string { return share(f.alarmed[fleet.Healthy], f.scenarios[fleet.Healthy]) }},
-		{"healthy, growing: ever alarmed", true, func(f *figures) string { return share(f.alarmed[fleet.Growing], f.scenarios[fleet.Growing]) }},
-		{"healthy: time in alarm", false, func(f *figures) string { return percent(f.alarmedHours / f.memoryHours) }},
-		{"false episodes in 10,000 h", false, func(f *figures) string { return number2(1e4 * float64(f.episodes) / f.freeHours) }},
-		{"out-of-memories paged 30 min ahead", false, func(f *figures) string { return share(f.ahead3, f.ooms) }},
-		{"out-of-memories paged 10 min ahead", true, func(f *figures) string { return share(f.ahead, f.ooms) }},
-		{"… at all", false, func(f *figures) string { return share(f.paged, f.ooms) }},
-		{"false pages in 1,000 healthy node-days", true, func(f *figures) string { return number1(f.perDays(f.pages)) }},
-		{"false tickets in 1,000 healthy node-days", true, func(f *figures) string { return number1(f.perDays(f.tickets)) }},
-		{"forecasts at half-life", false, func(f *figures) string { return share(len(f.forecasts[atHalf].told), len(f.forecasts[atHalf].errors)) }},
-		{"… error, median", false, func(f *figures) string { return off(f.forecasts[atHalf].errors, 0.5) }},
-		{"… error, 90 %", false, func(f *figures) string { return off(f.forecasts[atHalf].errors, 0.9) }},
-		{"… error of those told, median", false, func(f *figures) string { return off(f.forecasts[atHalf].told, 0.5) }},
-		{"90 % interval at half-life covers", false, func(f *figures) string { return f.forecasts[atHalf].covers() }},
-		{"… median width/true", false, func(f *figures) string { return f.forecasts[atHalf].wide() }},
-		{"90 % interval at the first alarm covers", false, func(f *figures) string { return f.forecasts[atFirst].covers() }},
-		{"… median width/true", false, func(f *figures) string { return f.forecasts[atFirst].wide() }},
-		{"**cost of a fleet**", true, func(f *figures) string { return number0(f.cost(p)) }},
-		{"… of an oracle", false, func(f *figures) string { return number0(f.best()) }},
+		{"leaks found", func(f *figures) string { return share(f.found, f.leaks) }},
+		{"… and the right culprit named", func(f *figures) string { return share(f.named, f.listed*min(f.who, 1)) }},
+		{"told before a quarter of the headroom was gone", func(f *figures) string { return share(f.inTime, f.rated) }},
+		{"leaks ≥ 50 MiB/min told within 10 min", func(f *figures) string { return share(f.quick, f.fast) }},
+		{"delay, median", func(f *figures) string { return short(f.delays, 0.5) }},
+		{"delay, 90 %", func(f *figures) string { return short(f.delays, 0.9) }},
+		{"GPUs with an alarm before the leak", func(f *figures) string { return share(f.early, f.leakScenarios) }},
+		{"healthy, ordinary: ever alarmed", func(f *figures) string { return share(f.alarmed[fleet.Healthy], f.scenarios[fleet.Healthy]) }},
+		{"healthy, growing: ever alarmed", func(f *figures) string { return share(f.alarmed[fleet.Growing], f.scenarios[fleet.Growing]) }},
+		{"healthy: time in alarm", func(f *figures) string { return percent(f.alarmedHours / f.memoryHours) }},
+		{"false episodes in 10,000 h", func(f *figures) string { return number2(1e4 * float64(f.episodes) / f.freeHours) }},
+		{"out-of-memories paged 30 min ahead", func(f *figures) string { return share(f.ahead3, f.ooms) }},
+		{"out-of-memories paged 10 min ahead", func(f *figures) string { return share(f.ahead, f.ooms) }},
+		{"… at all", func(f *figures) string { return share(f.paged, f.ooms) }},
+		{"false pages in 1,000 healthy node-days", func(f *figures) string { return number1(f.perDays(f.pages)) }},
+		{"false tickets in 1,000 healthy node-days", func(f *figures) string { return number1(f.perDays(f.tickets)) }},
+		{"forecasts at half-life", func(f *figures) string { return share(len(f.forecasts[atHalf].told), len(f.forecasts[atHalf].errors)) }},
+		{"… error, median", func(f *figures) string { return off(f.forecasts[atHalf].errors, 0.5) }},
+		{"… error, 90 %", func(f *figures) string { return off(f.forecasts[atHalf].errors, 0.9) }},
+		{"… error of those told, median", func(f *figures) string { return off(f.forecasts[atHalf].told, 0.5) }},
+		{"90 % interval at half-life covers", func(f *figures) string { return f.forecasts[atHalf].covers() }},
+		{"… median width/true", func(f *figures) string { return f.forecasts[atHalf].wide() }},
+		{"90 % interval at the first alarm covers", func(f *figures) string { return f.forecasts[atFirst].covers() }},
+		{"… median width/true", func(f *figures) string { return f.forecasts[atFirst].wide() }},
+		{"**cost of a fleet**", func(f *figures) string { return number0(f.cost()) }},
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
@@ -30,7 +29,6 @@ type result struct {
 	job      job
 	outcomes []outcome
 	hours    float64
-	notes    []string
 	err      error
 }
 
@@ -46,9 +44,6 @@ func run(opt options, families []fleet.Family, judges func(gpu.Info) []judge) ([
 		r.hours = w.length.Hours()
 		for rule := range w.rules() {
 			r.outcomes = append(r.outcomes, score(w, rule))
-		}
-		if opt.verbose && len(r.outcomes) > 0 {
-			r.notes = notes(r.job, w, &r.outcomes[0])
 		}
 		return r
 	})
@@ -85,36 +80,25 @@ func (w *watched) rules() int {
 }
 
 // benchFleet writes the tables of the simulated fleet.
-func benchFleet(w *strings.Builder, opt options, families []fleet.Family) error {
-	results, err := run(opt, families, opt.judges)
+func benchFleet(w *strings.Builder, opt options) error {
+	results, err := run(opt, opt.chosen(), opt.judges)
 	if err != nil {
 		return err
 	}
-	writeIntro(w, opt, "fleet")
-	for i := range results {
-		// What is held out is not looked at by the way.
-		if !results[i].job.family.Held || opt.held == "only" {
-			for _, line := range results[i].notes {
-				fmt.Fprintln(w, line)
-			}
-		}
-	}
+	writeIntro(w, "fleet")
 	for _, p := range []struct {
 		title string
 		in    func(f *fleet.Family) bool
 	}{
 		{"Families for tuning", func(f *fleet.Family) bool { return !f.Held }},
 		{"Families held out", func(f *fleet.Family) bool { return f.Held }},
-		{"All families", func(*fleet.Family) bool { return opt.held == "both" }},
+		{"All families", func(*fleet.Family) bool { return true }},
 	} {
-		if of := chosen(results, p.in); len(of) > 0 {
-			compared(title(p.title, opt, of), rows(opt.prices), opt.names(), sum(opt, of)).write(w)
-		}
+		of := chosen(results, p.in)
+		compared(title(p.title, opt, of), rows(), opt.names(), sum(of)).write(w)
 	}
-	if opt.families {
-		for _, t := range familyTables(opt, results) {
-			t.write(w)
-		}
+	for _, t := range familyTables(results) {
+		t.write(w)
 	}
 	return nil
 }
@@ -125,14 +109,14 @@ func chosen(results []result, in func(f *fleet.Family) bool) []result {
 }
 
 // sum returns the figures of each rule.
-func sum(opt options, results []result) []figures {
+func sum(results []result) []figures {
 	var all []figures
 	for i := range results {
 		for rule := range results[i].outcomes {
 			if rule == len(all) {
 				all = append(all, figures{})
 			}
-			all[rule].add(results[i].job.family.Class, &results[i].outcomes[rule], opt.prices)
+			all[rule].add(results[i].job.family.Class, &results[i].outcomes[rule])
 		}
 	}
 	return all
@@ -148,15 +132,15 @@ func title(what string, opt options, of []result) string {
 	return fmt.Sprintf("%s, seeds %d to %d: %d families, %d GPUs, %.0f node-days", what, opt.seeds.first, opt.seeds.last, len(names), len(of), hours/24)
 }
 
-// familyTables returns the tables of ours by family.
-func familyTables(opt options, results []result) []*table {
-	leaks := table{title: "Leaks by family", header: []string{"family", "GPUs", "found", "named", "in time", "delay, median", "early", "OOMs paged", "10 min ahead", "error at half-life", "covered", "cost of a leak", "of an oracle"}}
+// familyTables returns the tables of ours by family. What is held out is not looked at one by one.
+func familyTables(results []result) []*table {
+	leaks := table{title: "Leaks by family", header: []string{"family", "GPUs", "found", "named", "in time", "delay, median", "early", "OOMs paged", "10 min ahead", "error at half-life", "covered", "cost of a leak"}}
 	healthy := table{title: "Healthy use by family", header: []string{"family", "GPUs", "alarmed", "episodes", "pages", "tickets", "hours", "in alarm"}}
 	var order []string
 	of := map[string][]result{}
 	for _, r := range results {
 		name := strings.ReplaceAll(r.job.family.Name, "_", " ")
-		if r.job.family.Held && opt.held != "only" {
+		if r.job.family.Held {
 			name = r.job.family.Class.String() + ", held out"
 		}
 		if len(of[name]) == 0 {
@@ -165,7 +149,7 @@ func familyTables(opt options, results []result) []*table {
 		of[name] = append(of[name], r)
 	}
 	for _, name := range order {
-		f := &sum(opt, of[name])[0]
+		f := &sum(of[name])[0]
 		if of[name][0].job.family.Class == fleet.Leak {
 			leaks.rows = append(leaks.rows, f.leakRow(name))
 		} else {
@@ -180,7 +164,7 @@ func (f *figures) leakRow(name string) []string {
 	return []string{
 		name, strconv.Itoa(f.leakScenarios), of(f.found, f.leaks), of(f.named, f.listed), of(f.inTime, f.rated), short(f.delays, 0.5),
 		strconv.Itoa(f.early), of(f.paged, f.ooms), of(f.ahead, f.ooms), off(f.forecasts[atHalf].errors, 0.5), of(f.forecasts[atHalf].covered, len(f.forecasts[atHalf].errors)),
-		number0(mean(f.costs)), number0(mean(f.oracle)),
+		number0(mean(f.costs)),
 	}
 }
 
@@ -190,41 +174,4 @@ func (f *figures) healthyRow(name string) []string {
 		name, strconv.Itoa(n), strconv.Itoa(f.alarmed[fleet.Healthy] + f.alarmed[fleet.Growing]), strconv.Itoa(f.episodes),
 		strconv.Itoa(f.pages), strconv.Itoa(f.tickets), number0(f.freeHours), percent(f.alarmedHours / f.memoryHours),
 	}
-}
-
-// notes returns the lines of --verbose: what ours missed, and what it said that was wrong.
-func notes(j job, w *watched, o *outcome) []string {
-	var list []string
-	note := func(what, format string, args ...any) {
-		list = append(list, fmt.Sprintf("%-14s %s: ", what, j)+fmt.Sprintf(format, args...))
-	}
-	at := func(t time.Duration) string { return (t - w.truth.Start).Round(time.Second).String() }
-	for _, l := range o.leaks {
-		t := &w.truth.Leaks[l.index]
-		if l.found == never {
-			note("missed", "%.3f MiB/s from %s to %s, visible at %s, %.0f MiB in all, fatal %t", t.Rate/(1<<20), at(t.From), at(t.Until), at(t.VisibleAt), float64(t.Retained)/(1<<20), t.Fatal)
-		} else if l.listed && !l.named {
-			note("not named", "the alarm of %s, after %s", at(l.found), l.delay.Round(time.Second))
-		}
-	}
-	ooms := distinct(w.truth.OOMs)
-	for _, r := range w.records {
-		s := newScorer(w, r, 0, ooms)
-		for _, kind := range []struct {
-			what string
-			list []span
-		}{{"false alarm", s.alarms}, {"false page", s.pages}, {"false ticket", s.tickets}} {
-			for _, a := range kind.list {
-				if !s.leaking(a.from) {
-					note(kind.what, "%s to %s", at(a.from), at(a.to))
-				}
-			}
-		}
-		for i := range ooms {
-			if ooms[i].Instance == r.instance && s.outOfMemory(&ooms[i]).lead < held {
-				note("unpaged", "out of memory at %s after %s of growth", at(ooms[i].T), ooms[i].Growth.Round(time.Second))
-			}
-		}
-	}
-	return list
 }

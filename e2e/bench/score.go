@@ -18,6 +18,9 @@ import (
 // is also the least growth of which a forecast is asked for.
 const held = 10 * time.Minute
 
+// steadyRate is the rate in bytes per second from which on a leak has to be told soon.
+const steadyRate = 50 << 20 / 60.0
+
 // quarter is the share of the headroom at the onset that may be gone when a leak is told in time.
 const quarter = 0.25
 
@@ -78,16 +81,13 @@ type leakOutcome struct {
 	// the rule named somebody.
 	named, listed, who bool
 	forecasts          [2]forecast // at the alarm that found it, and at the half-life
-	// In a chain of lives: above says that a steady leak held more than the healthy lives before for long enough, and more than
-	// lives which are like those, soon that it was told by then, and lost that it would have been found without knowledge of them.
-	above, soon [2]bool
-	lost        bool
+	lost               bool        // in a chain of lives: it would have been found without knowledge of them
 }
 
 // oomOutcome is one out-of-memory that a leak caused.
 type oomOutcome struct {
-	leak                int
-	lead, oracle, alarm time.Duration // from the page until then, from that of who knows, and from the alarm; never without one
+	leak        int
+	lead, alarm time.Duration // from the page until then, and from the alarm; never without one
 }
 
 // forecast is what was foretold of an out-of-memory.
@@ -303,7 +303,7 @@ func newForecast(a answer, left time.Duration) forecast {
 // outOfMemory returns for how long a page had been on. One that began before the leak is none.
 func (s *scorer) outOfMemory(oom *fleet.OOM) oomOutcome {
 	l := &s.w.truth.Leaks[oom.Leak]
-	o := oomOutcome{leak: oom.Leak, lead: never, oracle: never, alarm: never}
+	o := oomOutcome{leak: oom.Leak, lead: never, alarm: never}
 	from := l.From
 	for i := range s.w.truth.Leaks { // the lives of a program before this one
 		if e := &s.w.truth.Leaks[i]; e.Instance == l.Instance && e.Program == l.Program && e.Group == l.Group {
@@ -319,9 +319,6 @@ func (s *scorer) outOfMemory(oom *fleet.OOM) oomOutcome {
 		if a.from <= oom.T && oom.T <= a.to {
 			o.alarm = oom.T - a.from
 		}
-	}
-	if l.Visible && l.VisibleAt <= oom.T {
-		o.oracle = oom.T - l.VisibleAt
 	}
 	return o
 }

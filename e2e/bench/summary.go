@@ -5,7 +5,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -19,7 +18,6 @@ import (
 type summary struct {
 	opt   options
 	table table
-	notes []string // of --verbose
 }
 
 // benchSummary writes a line for each population that is asked for: the families for tuning and those held out, the same with
@@ -40,9 +38,6 @@ func benchSummary(w *strings.Builder, opt options, names []string) error {
 			return err
 		}
 	}
-	for _, line := range s.notes {
-		fmt.Fprintln(w, line)
-	}
 	s.table.write(w)
 	return nil
 }
@@ -52,23 +47,18 @@ func (s *summary) add(name string, of []result) {
 	if len(of) == 0 {
 		return
 	}
-	f := &sum(s.opt, of)[0]
+	f := &sum(of)[0]
 	part := func(n, m int) string { return fmt.Sprintf("%d/%d", n, m) }
 	s.table.rows = append(s.table.rows, []string{
 		name, part(f.found, f.leaks), part(f.inTime, f.rated),
 		part(f.alarmed[fleet.Healthy], f.scenarios[fleet.Healthy]), part(f.alarmed[fleet.Growing], f.scenarios[fleet.Growing]),
-		part(f.paged, f.ooms), strconv.Itoa(f.pages), strconv.Itoa(f.tickets), number1(f.perDays(f.pages)), number0(f.cost(s.opt.prices)),
+		part(f.paged, f.ooms), strconv.Itoa(f.pages), strconv.Itoa(f.tickets), number1(f.perDays(f.pages)), number0(f.cost()),
 	})
 }
 
-// halves adds a line for the families for tuning, and one for those held out, whose notes are not looked at by the way. Fresh ones
-// have a line of their own.
+// halves adds a line for the families for tuning, one for those held out, and one for those that are Fresh.
 func (s *summary) halves(name string, of []result) {
-	tuning := chosen(of, func(f *fleet.Family) bool { return !f.Held })
-	for i := range tuning {
-		s.notes = append(s.notes, tuning[i].notes...)
-	}
-	s.add(name+", tuning", tuning)
+	s.add(name+", tuning", chosen(of, func(f *fleet.Family) bool { return !f.Held }))
 	s.add(name+", held out", chosen(of, func(f *fleet.Family) bool { return f.Held && !f.Fresh }))
 	s.add(name+", fresh", chosen(of, func(f *fleet.Family) bool { return f.Fresh }))
 }
@@ -107,11 +97,11 @@ func (s *summary) reports() error {
 }
 
 func (s *summary) lives() error {
-	all, err := live(s.opt, s.opt.chosen())
+	all, err := live(s.opt)
 	if err != nil {
 		return err
 	}
-	s.halves("third lives", results(slices.DeleteFunc(slices.Clone(all), func(l lived) bool { return l.number < 3 })))
-	s.halves("second lives", results(slices.DeleteFunc(slices.Clone(all), func(l lived) bool { return l.number != 2 })))
+	s.halves("third lives", results(all, func(l *lived) bool { return l.number > 2 }))
+	s.halves("second lives", results(all, func(l *lived) bool { return l.number == 2 }))
 	return nil
 }

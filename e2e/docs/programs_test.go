@@ -19,8 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/yuin/goldmark/ast"
-
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
@@ -38,7 +36,9 @@ var foreign = []string{
 
 // namesFlags reports whether a page is about the programs as they are now.
 func namesFlags(path string) bool {
-	return isFront(path) || slices.Contains([]string{"collector/README.md", "detector/README.md", "mixin/README.md", "mixin/runbook.md"}, path)
+	return slices.Contains([]string{
+		"README.md", "CONTRIBUTING.md", "SECURITY.md", "probe/README.md", "collector/README.md", "detector/README.md", "mixin/README.md", "mixin/runbook.md",
+	}, path) || strings.HasPrefix(path, "docs/") || strings.HasPrefix(path, "deploy/")
 }
 
 // TestFlagsAndTargetsExist holds what is set as code against the programs and the Makefile.
@@ -58,12 +58,7 @@ func TestFlagsAndTargetsExist(t *testing.T) {
 		ours = slices.DeleteFunc(ours, func(c string) bool {
 			return !strings.Contains(c, "gpu_leak_exporter --") && !strings.Contains(c, "gpuleaktool ") && !strings.HasPrefix(c, "make ")
 		})
-		p.walk(func(n ast.Node) {
-			if c, ok := n.(*ast.CodeSpan); ok {
-				ours = append(ours, strings.ReplaceAll(p.text(c), "\u00a0", " "))
-			}
-		})
-		for _, code := range ours {
+		for _, code := range append(ours, p.spans...) {
 			if strings.HasPrefix(code, "--") || strings.Contains(code, "gpu") {
 				for _, m := range flagIn.FindAllStringSubmatch(code, -1) {
 					found++

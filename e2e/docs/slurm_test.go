@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/yuin/goldmark/ast"
 )
 
 // TestSlurmScripts runs the prolog and the epilog as Slurm would, for a job on GPUs 0 and 2.
@@ -19,12 +17,11 @@ func TestSlurmScripts(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "gpu-jobs")
 	var scripts []string
-	p := read(t, "docs/operating.md")
-	p.walk(func(n ast.Node) {
-		if b, ok := n.(*ast.FencedCodeBlock); ok && strings.HasPrefix(string(b.Lines().Value(p.source)), "#!") {
-			scripts = append(scripts, strings.ReplaceAll(string(b.Lines().Value(p.source)), "/run/gpu-jobs", dir))
+	for _, b := range read(t, "docs/operating.md").blocks {
+		if strings.HasPrefix(b.text, "#!") {
+			scripts = append(scripts, strings.ReplaceAll(b.text, "/run/gpu-jobs", dir))
 		}
-	})
+	}
 	if len(scripts) != 3 {
 		t.Fatalf("%d scripts", len(scripts))
 	}
@@ -51,12 +48,11 @@ func TestSlurmScripts(t *testing.T) {
 func TestSlurmHealth(t *testing.T) {
 	t.Parallel()
 	script := ""
-	p := read(t, "docs/operating.md")
-	p.walk(func(n ast.Node) {
-		if b, ok := n.(*ast.FencedCodeBlock); ok && strings.Contains(string(b.Lines().Value(p.source)), "HealthCheckProgram=") {
-			script = string(b.Lines().Value(p.source))
+	for _, b := range read(t, "docs/operating.md").blocks {
+		if strings.Contains(b.text, "HealthCheckProgram=") {
+			script = b.text
 		}
-	})
+	}
 	for _, c := range []struct{ tool, want string }{
 		{"printf 'PAGE: GPU 0 is lost\\nMEMORY\\n'; exit 2", "update nodename=node7 state=drain reason=PAGE: GPU 0 is lost\n"},
 		{"exit 0", ""},

@@ -11,6 +11,7 @@ package fakenvml
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -49,75 +50,55 @@ func Env(script, calls string) []string {
 //go:embed c/*.c c/*.h
 var sources embed.FS
 
-// An Option changes the library that [Build] makes.
-type Option func(*options)
-
-type options struct {
-	missing []string
-	cc      string
-}
-
-// Missing leaves the symbols out of the library, as an older driver does.
-func Missing(symbols ...string) Option {
-	return func(o *options) { o.missing = append(o.missing, symbols...) }
-}
-
-// Build compiles the library into a folder under dir and returns its path. A library of the same sources, header and
-// options that lies there already is taken as it is, so that the packages of a test run can share one dir. The header is
-// go-nvml's, at the version of the e2e module. It needs a C compiler ($CC, or cc), the go command, and a working directory
-// in the e2e module or its source tree where it was compiled. Several processes may call it at once.
-func Build(dir string, opts ...Option) (string, error) {
-	o := options{cc: os.Getenv("CC")}
-	if o.cc == "" {
-		o.cc = "cc"
-	}
-	for _, opt := range opts {
-		opt(&o)
-	}
-	header, err := goNVMLHeader()
+// Build compiles the library, without the symbols that are missing in it as in an older driver, into a folder under dir and returns its
+// path. A library of the same sources, header and symbols that lies there already is taken as it is. The header is go-nvml's, at the
+// version of the e2e module. It needs a C compiler ($CC, or cc) and the go command. Several processes may call it at once.
+func Build(dir string, missing ...string) (string, error) {
+	path, err := build(dir, missing)
 	if err != nil {
-		return "", fmt.Errorf("build fake NVML: %w", err)
-	}
-	files, err := generate(header, o)
-	if err != nil {
-		return "", fmt.Errorf("build fake NVML: %w", err)
-	}
-	dir, err = filepath.Abs(dir)
-	if err != nil {
-		return "", fmt.Errorf("build fake NVML: %w", err)
-	}
-	target := filepath.Join(dir, "fakenvml-"+hash(files, o))
-	path := filepath.Join(target, Soname)
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
-	}
-	if err := compile(dir, target, files, o); err != nil {
 		return "", fmt.Errorf("build fake NVML: %w", err)
 	}
 	return path, nil
 }
 
-// goNVMLHeader asks the go command where go-nvml lies, first from the working directory, then from this source file's.
+func build(dir string, missing []string) (string, error) {
+	header, err := goNVMLHeader()
+	if err != nil {
+		return "", err
+	}
+	files, err := generate(header, missing)
+	if err != nil {
+		return "", err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return "", err
+	}
+	cc := cmp.Or(os.Getenv("CC"), "cc")
+	target := filepath.Join(dir, "fakenvml-"+hash(files, cc))
+	path := filepath.Join(target, Soname)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	return path, compile(dir, target, files, cc)
+}
+
+// goNVMLHeader asks the go command where go-nvml lies.
 func goNVMLHeader() (string, error) {
 	_, file, _, _ := runtime.Caller(0)
-	var last error
-	for _, dir := range []string{".", filepath.Dir(file)} {
-		cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-nvml")
-		cmd.Dir = dir
-		out, err := cmd.Output()
-		if err == nil && len(bytes.TrimSpace(out)) > 0 {
-			return filepath.Join(strings.TrimSpace(string(out)), "pkg", "nvml"), nil
-		}
-		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-			err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(exit.Stderr))
-		}
-		last = err
+	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-nvml")
+	cmd.Dir = filepath.Dir(file)
+	out, err := cmd.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(exit.Stderr))
 	}
-	return "", fmt.Errorf("find go-nvml's nvml.h: %w", last)
+	if err != nil {
+		return "", fmt.Errorf("find go-nvml's nvml.h: %w", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(out)), "pkg", "nvml"), nil
 }
 
 // generate returns all files that are compiled, by name, with the nvml.h of a folder.
-func generate(dir string, o options) (map[string]string, error) {
+func generate(dir string, missing []string) (map[string]string, error) {
 	header, err := os.ReadFile(filepath.Join(dir, "nvml.h"))
 	if err != nil {
 		return nil, err
@@ -126,7 +107,6 @@ func generate(dir string, o options) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	missing := slices.Compact(slices.Sorted(slices.Values(o.missing)))
 	symbols, err := exports(functions, missing)
 	if err != nil {
 		return nil, err
@@ -157,9 +137,9 @@ var compilerFlags = []string{
 	"-Wno-deprecated-declarations", "-DNVML_NO_UNVERSIONED_FUNC_DEFS", "-Wl,-soname," + Soname, "-Wl,-Bsymbolic",
 }
 
-func hash(files map[string]string, o options) string {
+func hash(files map[string]string, cc string) string {
 	h := sha256.New()
-	fmt.Fprintln(h, o.cc, compilerFlags)
+	fmt.Fprintln(h, cc, compilerFlags)
 	for _, name := range sortedKeys(files) {
 		fmt.Fprintln(h, name, len(files[name]))
 		h.Write([]byte(files[name]))
@@ -168,7 +148,7 @@ func hash(files map[string]string, o options) string {
 }
 
 // compile works in a folder of its own and moves it to its place whole.
-func compile(dir, target string, files map[string]string, o options) error {
+func compile(dir, target string, files map[string]string, cc string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -186,10 +166,10 @@ func compile(dir, target string, files map[string]string, o options) error {
 			args = append(args, name)
 		}
 	}
-	cmd := exec.Command(o.cc, args...)
+	cmd := exec.Command(cc, args...)
 	cmd.Dir = work
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", o.cc, err, out)
+		return fmt.Errorf("%s: %w\n%s", cc, err, out)
 	}
 	if err := os.Chmod(work, 0o755); err != nil {
 		return err

@@ -79,12 +79,10 @@ const newerThan470 = `
 	nvmlGpuInstanceGetComputeInstanceProfileInfoV nvmlVgpuInstanceGetLicenseInfo_v2
 `
 
-// Driver535 leaves out what driver 535 lacks: among others the margins (nvmlDeviceGetMarginTemperature),
+// Driver535 are the symbols that driver 535 lacks: among others the margins (nvmlDeviceGetMarginTemperature),
 // nvmlDeviceGetTemperatureV, nvmlDeviceGetProcessesUtilizationInfo and nvmlDeviceGetAddressingMode.
-func Driver535() Option { return Missing(strings.Fields(newerThan535)...) }
+func Driver535() []string { return strings.Fields(newerThan535) }
 
-// Driver470 leaves out what driver 470 lacks beside that: among others nvmlDeviceGetMemoryInfo_v2, the third versions of
+// Driver470 are those that driver 470 lacks, beside these: among others nvmlDeviceGetMemoryInfo_v2, the third versions of
 // the process lists, nvmlDeviceGetCurrentClocksEventReasons and the JPEG and OFA utilisation.
-func Driver470() Option {
-	return Missing(strings.Fields(newerThan535 + newerThan510 + newerThan470)...)
-}
+func Driver470() []string { return strings.Fields(newerThan535 + newerThan510 + newerThan470) }

@@ -166,8 +166,8 @@ type RemappedRows struct {
 
 // A RetiredPage is a page of a GPU older than Ampere. Cause 0 is several corrected errors, 1 an uncorrected one.
 type RetiredPage struct {
-	Cause          uint32
-	Address, Stamp uint64 // Stamp: Unix seconds
+	Cause   uint32
+	Address uint64
 }
 
 // PCIe is the link's state.

@@ -199,7 +199,7 @@ func (w *scriptWriter) ecc(g *GPU) {
 	r := g.RemappedRows
 	w.line("remapped", r.Corrected, r.Uncorrected, r.Pending, r.Failed)
 	for _, p := range g.RetiredPages {
-		w.line("retired", p.Cause, p.Address, p.Stamp)
+		w.line("retired", p.Cause, p.Address)
 	}
 	w.line("retired_pending", g.RetiredPending)
 	w.line("recovery", g.RecoveryAction)

@@ -21,10 +21,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -348,77 +345,33 @@ func archive(files ...file) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// clear takes away what is left of containerd: everything, if the test failed while
-// it was stopped; of a test that went well, the folders.
+// clear takes away what is left of containerd without pods: its folders and the control groups of the pods. Nothing of it is
+// mounted any more, or it may be the host's what RemoveAll would take away. Where a test failed while containerd was stopped, a
+// container lives on until it ends by itself, and all stays.
 func (c *Containerd) clear(t testing.TB) {
-	groups := c.groups()
-	Eventually(t, stopDeadline, func() error {
-		left := append(c.shims(), processesOf(groups)...)
-		for _, pid := range left {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // fails only if it has just ended
-		}
-		if len(left) > 0 {
-			return fmt.Errorf("processes %v are left", left)
-		}
-		return nil
-	})
-	for _, s := range c.shimSockets() {
-		_ = os.Remove(s) // one that ended by itself has removed its own
+	if len(c.pods) > 0 {
+		t.Errorf("pods are left of containerd in %s", c.dir)
+		return
 	}
-	mounts, err := c.mounts()
-	errs := []error{err}
-	for _, m := range mounts {
-		errs = append(errs, syscall.Unmount(m, syscall.MNT_DETACH))
-	}
-	for _, g := range groups {
+	for _, g := range c.groups() {
 		// A group is busy for a moment after its last process.
-		errs = append(errs, poll(stopDeadline, nil, func() error {
+		Eventually(t, stopDeadline, func() error {
 			if err := os.Remove(g); !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 			return nil
-		}))
+		})
 	}
-	// Not before everything is unmounted: what is mounted may be the host's.
-	if err := errors.Join(errs...); err != nil {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err == nil && bytes.Contains(mounts, []byte(c.dir+"/")) {
+		err = errors.New("something is mounted there")
+	}
+	if err == nil {
+		err = os.RemoveAll(c.dir)
+	}
+	if err != nil {
 		t.Errorf("left of containerd in %s: %v", c.dir, err)
-		return
 	}
-	if err := os.RemoveAll(c.dir); err != nil {
-		t.Error(err)
-	}
-}
-
-// shims returns containerd's processes that look after a pod. They are nobody's
-// children and have its socket among their arguments.
-func (c *Containerd) shims() []int {
-	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // fails only if the pattern is wrong
-	var pids []int
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			continue // it has ended
-		}
-		args := strings.Split(string(b), "\x00")
-		if strings.HasPrefix(filepath.Base(args[0]), "containerd-shim") && slices.Contains(args, c.Socket) {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f))) // the pattern has digits
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
-// shimSockets returns the sockets of the shims, which are in a folder that all
-// containerds share.
-func (c *Containerd) shimSockets() []string {
-	files, _ := filepath.Glob(filepath.Join(c.dir, "state/io.containerd.runtime.v2.task/*/*/address")) // fails only if the pattern is wrong
-	var sockets []string
-	for _, f := range files {
-		if b, err := os.ReadFile(f); err == nil {
-			sockets = append(sockets, strings.TrimPrefix(string(b), "unix://"))
-		}
-	}
-	return sockets
 }
 
 // groups returns the control groups of the pods, the inner ones first. On a host
@@ -438,38 +391,4 @@ func (c *Containerd) groups() []string {
 	}
 	slices.SortFunc(groups, func(a, b string) int { return cmp.Compare(b, a) })
 	return slices.Compact(groups)
-}
-
-// processesOf returns the processes that are in these control groups.
-func processesOf(groups []string) []int {
-	var pids []int
-	for _, g := range groups {
-		b, err := os.ReadFile(filepath.Join(g, "cgroup.procs"))
-		if err != nil {
-			continue // it has gone
-		}
-		for line := range strings.Lines(string(b)) {
-			if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	return pids
-}
-
-// mounts returns what is mounted in containerd's folder, the inner ones first.
-func (c *Containerd) mounts() ([]string, error) {
-	b, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	var mounts []string
-	for line := range strings.Lines(string(b)) {
-		// Field 5 is where it is mounted; see proc_pid_mountinfo(5).
-		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], c.dir+"/") {
-			mounts = append(mounts, fields[4])
-		}
-	}
-	slices.Reverse(mounts)
-	return mounts, nil
 }

@@ -21,7 +21,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -194,29 +193,32 @@ func start(t testing.TB, name string, cmd *exec.Cmd) *Process {
 	return p
 }
 
-var address = regexp.MustCompile(`address"?[=:]"?(127\.0\.0\.1:\d+)`)
+// listens is a line that exporter-toolkit logs, which Prometheus uses too. Port 0 and the log are free of the race that choosing a free
+// port beforehand has.
+var listens = regexp.MustCompile(`Listening on.*address"?[=:]"?(127\.0\.0\.1:\d+)`)
 
-// listenAddress finds the address in the line that exporter-toolkit logs, which
-// Prometheus uses too; "" if there is none. Port 0 and the log are free of the
-// race that choosing a free port beforehand has.
-func listenAddress(log string) string {
-	for line := range strings.Lines(log) {
-		if m := address.FindStringSubmatch(line); m != nil && strings.Contains(line, "Listening on") {
-			return m[1]
+// Listening waits until the log of the process tells the address on which it listens, and returns that.
+func (p *Process) Listening(t testing.TB) (address string) {
+	t.Helper()
+	err := poll(startDeadline, p.done, func() error {
+		m := listens.FindStringSubmatch(p.Output())
+		if m == nil {
+			return errors.New("no line of the log tells the address")
 		}
+		address = m[1]
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", p.name, err)
 	}
-	return ""
+	return address
 }
 
 // waitReady learns the URL of the process and waits until it is ready.
 func (p *Process) waitReady(t testing.TB) {
 	t.Helper()
+	p.URL = "http://" + p.Listening(t)
 	err := poll(startDeadline, p.done, func() error {
-		addr := listenAddress(p.Output())
-		if addr == "" {
-			return errors.New("no line of the log tells the address")
-		}
-		p.URL = "http://" + addr
 		_, err := Get(p.URL + "/-/ready")
 		return err
 	})

@@ -36,11 +36,12 @@ import (
 
 // make bench-rules measures what each group of rules costs, and writes the table to bin/RULES.md.
 var (
-	costNodes  = flag.String("rules.nodes", "", "measure what the rules cost for so many nodes, such as 200,1000")
-	costLeaks  = flag.Int("rules.leaking", 500, "so many of their GPUs leak")
-	costDetail = flag.String("rules.detail", "all", "--collector.process.detail of the exporter")
-	costFile   = flag.String("rules.file", "", "write the table of -rules.nodes to this file")
+	costNodes = flag.String("rules.nodes", "", "measure what the rules cost for so many nodes, such as 200,1000")
+	costFile  = flag.String("rules.file", "", "write the table of -rules.nodes to this file")
 )
+
+// costLeaks is how many GPUs of the fleet leak.
+const costLeaks = 500
 
 // A node has as many processes as 8 GPUs of 8: those of the simulated one in turn, each several times.
 const nodeProcesses = 64
@@ -67,9 +68,9 @@ func TestRulesCost(t *testing.T) {
 		return
 	}
 	// A node has as many memories that leak, each of a GPU.
-	leaking := *costLeaks / len(page.All("gpu_leaking_bytes_per_second", nil))
+	leaking := costLeaks / len(page.All("gpu_leaking_bytes_per_second", nil))
 	var table strings.Builder
-	fmt.Fprintf(&table, costHead, harness.Processor(), runtime.NumCPU(), runtime.Version(), moduleVersion(t, "github.com/prometheus/prometheus"), costHistory)
+	fmt.Fprintf(&table, costHead, harness.Processor(), runtime.NumCPU(), runtime.Version(), costHistory)
 	for n := range strings.SplitSeq(*costNodes, ",") {
 		var nodes int
 		if _, err := fmt.Sscan(n, &nodes); err != nil {
@@ -87,22 +88,12 @@ func TestRulesCost(t *testing.T) {
 
 const costHead = `# What the rules cost
 
-` + "`make bench-rules`" + ` wrote this: all rules of dashboards/ with Prometheus's own packages, on %s, %d cores, %s, github.com/prometheus/prometheus %s.
+` + "`make bench-rules`" + ` wrote this: all rules of dashboards/ with Prometheus's own packages, on %s, %d cores, %s.
 
 The storage holds %s of the nodes' series at 15 s, as far as a rule reads them. The values stand still, but for the times of samples.
 Times are processor time of one evaluation, the mean of fifteen: queries, the texts of alerts, and the way of the results into the storage.
 What leaks is full within the hour, so each of these GPUs has a page and two tickets.
 `
-
-// moduleVersion returns the version of a module that this test is built with.
-func moduleVersion(t *testing.T, path string) string {
-	t.Helper()
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", path).Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
-	return strings.TrimSpace(string(out))
-}
 
 // samplesOfMemory is how many samples one evaluation of the group gpu-memory may read for each node: as many as it does.
 const samplesOfMemory = 112
@@ -117,7 +108,7 @@ func costPage(t *testing.T) harness.Metrics {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	p := harness.StartExporter(t, harness.Options{
-		Env: []string{"GOMEMLIMIT=1GiB"}, Args: []string{"--source=replay:" + file, "--source.speed=inf", "--collector.process.detail=" + *costDetail},
+		Env: []string{"GOMEMLIMIT=1GiB"}, Args: []string{"--source=replay:" + file, "--source.speed=inf"},
 	})
 	harness.Eventually(t, patience, func() error {
 		if n, gpus := strings.Count(p.Output(), "the recording has ended"), 8; n != gpus {
@@ -365,7 +356,7 @@ func writeCosts(w *strings.Builder, page harness.Metrics, nodes int, costs map[s
 			series += copies[s.Labels["pid"]] - 1
 		}
 	}
-	fmt.Fprintf(w, "\n%d nodes of 8 GPUs, %d processes and %d series, %d GPUs leak, `--collector.process.detail=%s`:\n\n| group | interval | seconds | samples read |\n|---|---|---|---|\n", nodes, nodeProcesses, series, *costLeaks, *costDetail)
+	fmt.Fprintf(w, "\n%d nodes of 8 GPUs, %d processes and %d series, %d GPUs leak:\n\n| group | interval | seconds | samples read |\n|---|---|---|---|\n", nodes, nodeProcesses, series, costLeaks)
 	order := slices.SortedFunc(maps.Keys(costs), func(a, b string) int { return cmp.Compare(costs[b].time, costs[a].time) })
 	var all groupCost
 	for _, name := range order {

@@ -41,12 +41,10 @@ type evaluation struct {
 	dashboards []dashboard
 }
 
-// shippedAlerts returns the groups of the shipped alerts, and the storage that they ask and write.
-func shippedAlerts(t *testing.T) (*teststorage.TestStorage, map[string]*rules.Group) {
+func newEvaluation(t *testing.T, alert, severity string) *evaluation {
 	t.Helper()
-	storage := teststorage.New(t)
-	parsing := parser.NewParser(parser.Options{})
-	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, Parser: parsing})
+	storage, parsing := teststorage.New(t), parser.NewParser(parser.Options{})
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true, Parser: parsing})
 	t.Cleanup(func() { _ = engine.Close() })
 	manager := rules.NewManager(&rules.ManagerOptions{
 		QueryFunc: rules.EngineQueryFunc(engine, storage), Appendable: storage, Queryable: storage,
@@ -57,14 +55,6 @@ func shippedAlerts(t *testing.T) (*teststorage.TestStorage, map[string]*rules.Gr
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	return storage, groups
-}
-
-func newEvaluation(t *testing.T, alert, severity string) *evaluation {
-	t.Helper()
-	storage, groups := shippedAlerts(t)
-	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true, Parser: parser.NewParser(parser.Options{})})
-	t.Cleanup(func() { _ = engine.Close() })
 	for _, g := range groups {
 		for _, r := range g.AlertingRules() {
 			r.SetRestored(true) // without it there is no series ALERTS

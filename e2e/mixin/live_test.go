@@ -405,33 +405,3 @@ func TestLinksToGrafana(t *testing.T) {
 		}
 	}
 }
-
-// TestDashboardLint has Grafana's linter find nothing in the dashboards but what the
-// exceptions name, and find what is wrong with one that has a data source of its own.
-func TestDashboardLint(t *testing.T) {
-	t.Parallel()
-	lint := func(exceptions string, files ...string) (string, error) {
-		out, err := exec.Command(harness.ExternalTool(t, "dashboardlint"), append([]string{"-exceptions=" + exceptions}, files...)...).CombinedOutput()
-		return string(out), err
-	}
-	exceptions := filepath.Join(harness.Root(), "e2e/tools/dashboardlint/exceptions.yml")
-	var files []string
-	for _, d := range readDashboards(t) {
-		files = append(files, filepath.Join(shipped(), d.file))
-	}
-	if out, err := lint(exceptions, files...); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-	dir := t.TempDir()
-	broken, none := filepath.Join(dir, "broken.json"), filepath.Join(dir, "none.yml")
-	text := strings.ReplaceAll(readDashboards(t)[0].text, "${datasource}", "mine")
-	if err := errors.Join(os.WriteFile(broken, []byte(text), 0o600), os.WriteFile(none, []byte("[]"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := lint(none, broken); err == nil || !strings.Contains(out, "panel-datasource-rule") {
-		t.Errorf("a data source that is fixed: %v\n%s", err, out)
-	}
-	if out, err := lint(exceptions, broken); err == nil || !strings.Contains(out, "nothing breaks the rule") {
-		t.Errorf("exceptions for other dashboards: %v\n%s", err, out)
-	}
-}

@@ -16,21 +16,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/rules"
-	"github.com/prometheus/prometheus/storage"
-
-	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/detector"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
-var update = flag.Bool("update", false, "write the tables of TestTimeToPage and TestWaitsOfAPage into mixin/README.md")
+var update = flag.Bool("update", false, "write the table of TestTimeToPage into mixin/README.md")
 
 // growth is a program that leaks on a GPU of 80 GiB.
 type growth struct {
@@ -82,132 +74,37 @@ func (g growth) record(t *testing.T) (file string) {
 	return file
 }
 
-// judged is what the detector says of a series at a time.
-type judged struct {
-	Time   time.Time
-	Series map[string]string
-	Leak   bool
-	Judged bool
-	OOM    *float64 `json:"seconds_to_oom"`
-	Upper  *float64 `json:"seconds_to_oom_upper"`
-	By     *string  `json:"evidence"`
-	// Whether the tool says that an alert fires for it.
-	Page   bool
-	Ticket bool
-}
-
-// append stores the series that the exporter has of it and the rules look at. m is what the exporter remembers of the memory.
-func (j *judged) append(app storage.Appender, m *finding.Memory) error {
-	if j.Series["pid"] != "" {
-		return nil
-	}
-	for _, f := range m.Judge(j.sample()) {
-		if !f.OOMDue {
-			continue
-		}
-		l := labels.NewBuilder(labels.FromMap(j.Series)).Set("__name__", "gpu_predicted_oom_seconds").Set("job", "gpu_leak_exporter").Set("instance", "node-1:9844")
-		if _, err := app.Append(0, l.Set("scope", "gpu").Set("evidence", f.Evidence.String()).Labels(), j.Time.UnixMilli(), f.OOM.V); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// sample is what the exporter decides by.
-func (j *judged) sample() *finding.Sample {
-	cfg := detector.DefaultConfig()
-	s := &finding.Sample{Judgement: &detector.Judgement[gpu.ProcessID]{T: time.Duration(j.Time.UnixNano())}, FillsWithin: cfg.FillsWithin}
-	v := &s.Judgement.Device
-	v.Judged, v.Leak = j.Judged, j.Leak
-	if j.By == nil || j.OOM == nil {
-		return s
-	}
-	if v.SecondsToOOM = detector.Of(*j.OOM); j.Upper != nil {
-		v.Upper = detector.Of(*j.Upper)
-	}
-	s.Judgement.Evidence = detector.EvidenceLeak
-	within := cfg.PageWithin
-	if *j.By == detector.EvidenceFilling.String() {
-		s.Judgement.Evidence, within = detector.EvidenceFilling, cfg.FillsWithin
-	}
-	s.Judgement.Page = *j.OOM < within.Seconds() && (*j.By == detector.EvidenceLeak.String() || v.Upper.Finite() != nil)
-	return s
-}
-
 // told is when it was told of a growth, from its first byte on; 0 if never.
 type told struct{ detected, ticket, page time.Duration }
 
-// tell has the exporter's detector judge the growth, Prometheus scrape that and evaluate the alerts as shipped, and returns
-// when Alertmanager sends its first notifications.
-func (g growth) tell(t *testing.T) (when told, alert string) {
+// tell has gpuleaktool judge the growth as the exporter does, and returns when Alertmanager sends its first notifications.
+func (g growth) tell(t *testing.T) (when told) {
 	t.Helper()
-	start := began.Add(g.after)
-	out := g.backtest(t, scrapeInterval)
-	storage, groups := shippedAlerts(t)
-	memory := groups[rules.GroupKey(filepath.Join(shipped(), "alerts.yaml"), "gpu-memory")]
-	look := func(now time.Time) {
-		for _, r := range memory.AlertingRules() {
-			if r.State() != rules.StateFiring {
-				continue
-			}
-			if r.Labels().Get("severity") == "critical" && when.page == 0 {
-				when.page, alert = now.Sub(start)+pageGroupWait, r.Name()
-			}
-			// Alertmanager sends no ticket on what is a page.
-			if r.Labels().Get("severity") == "warning" && when.ticket == 0 && when.page == 0 {
-				when.ticket = now.Sub(start) + ticketGroupWait
-			}
-		}
-	}
-	app, last := storage.Appender(t.Context()), time.Time{}
-	var remembers finding.Memory
-	lines := bufio.NewScanner(bytes.NewReader(out))
-	lines.Buffer(nil, 1<<20)
-	var said told // by the tool
-	for lines.Scan() && (when.page == 0 || said.page == 0) {
-		var j judged
-		if err := json.Unmarshal(lines.Bytes(), &j); err != nil {
-			t.Fatal(err)
-		}
-		if j.Page && said.page == 0 {
-			said.page = j.Time.Sub(start) + pageGroupWait
-		}
-		if j.Ticket && said.ticket == 0 && said.page == 0 {
-			said.ticket = j.Time.Sub(start) + ticketGroupWait
-		}
-		if j.Time.After(last) && !last.IsZero() {
-			if err := app.Commit(); err != nil {
-				t.Fatal(err)
-			}
-			memory.Eval(t.Context(), last)
-			look(last)
-			app = storage.Appender(t.Context())
-		}
-		last = j.Time
-		if err := j.append(app, &remembers); err != nil {
-			t.Fatal(err)
-		}
-		if j.Leak && when.detected == 0 {
-			when.detected = j.Time.Sub(start)
-		}
-	}
-	if d := said.page - when.page; (said.page == 0) != (when.page == 0) || d.Abs() > time.Minute {
-		t.Errorf("%+v: backtest says that it pages after %s, the rules do after %s", g, said.page, when.page)
-	}
-	if d := said.ticket - when.ticket; when.ticket > 0 && (said.ticket == 0 || d.Abs() > time.Minute) {
-		t.Errorf("%+v: backtest says that it makes a ticket after %s, the rules do after %s", g, said.ticket, when.ticket)
-	}
-	return when, alert
-}
-
-// backtest returns what the exporter's detector says of the growth, each step, a line of JSON each.
-func (g growth) backtest(t *testing.T, step time.Duration) []byte {
-	t.Helper()
-	out, err := exec.Command(harness.Tool(t), "backtest", "--step="+step.String(), "--output=json", g.record(t)).Output()
+	out, err := exec.Command(harness.Tool(t), "backtest", "--step="+scrapeInterval.String(), "--output=json", g.record(t)).Output()
 	if code, is := errors.AsType[*exec.ExitError](err); err != nil && (!is || code.ExitCode() != 1) {
 		t.Fatalf("backtest: %v", err)
 	}
-	return out
+	for line := range bytes.Lines(out) {
+		var said struct {
+			Time               time.Time
+			Leak, Page, Ticket bool
+		}
+		if err := json.Unmarshal(line, &said); err != nil {
+			t.Fatal(err)
+		}
+		after := said.Time.Sub(began) - g.after
+		if said.Leak && when.detected == 0 {
+			when.detected = after
+		}
+		if said.Page {
+			when.page = after + pageGroupWait
+			break // Alertmanager sends no ticket on what is a page
+		}
+		if said.Ticket && when.ticket == 0 {
+			when.ticket = after + ticketGroupWait
+		}
+	}
+	return when
 }
 
 // How long examples/alertmanager.yml waits for what belongs together.
@@ -243,13 +140,10 @@ func TestTimeToPage(t *testing.T) {
 				if after > 0 {
 					from = "an hour later"
 				}
-				w, alert := g.tell(t)
+				w := g.tell(t)
 				before := "never"
 				if w.page > 0 && w.page < g.lasts() {
 					before = minutes(g.lasts() - w.page)
-				}
-				if w.page > 0 && alert != "GPUOutOfMemoryPredicted" {
-					t.Errorf("%+v: the page is %s", g, alert)
 				}
 				fmt.Fprintf(&table, "| %d | %d | %s | %s | %s | %s | %s | %s |\n",
 					perMinute, room, from, minutes(g.lasts()), minutes(w.detected), minutes(w.ticket), minutes(w.page), before)
@@ -259,14 +153,9 @@ func TestTimeToPage(t *testing.T) {
 	holdsTable(t, "TestTimeToPage", table.String())
 }
 
-// readme is held while mixin/README.md is read and written: tests of several tables run at a time.
-var readme sync.Mutex
-
 // holdsTable holds a table of mixin/README.md against what the test of that name has measured, or writes it there.
 func holdsTable(t *testing.T, test, table string) {
 	t.Helper()
-	readme.Lock()
-	defer readme.Unlock()
 	file := filepath.Join(harness.Root(), "mixin/README.md")
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -4,9 +4,9 @@
 package mixin
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/common/model"
@@ -23,41 +23,9 @@ type podMonitor struct {
 		PodMetricsEndpoints []struct {
 			Port        string
 			HonorLabels bool `yaml:"honorLabels"`
-			Relabelings []struct {
-				Action, Regex, Replacement string
-				TargetLabel                string   `yaml:"targetLabel"`
-				SourceLabels               []string `yaml:"sourceLabels"`
-			}
+			Relabelings []*relabel.Config
 		} `yaml:"podMetricsEndpoints"`
 	}
-}
-
-// rules returns the relabelings as Prometheus takes them from the operator.
-func (m podMonitor) rules(t *testing.T) []*relabel.Config {
-	t.Helper()
-	var all []*relabel.Config
-	for _, r := range m.Spec.PodMetricsEndpoints[0].Relabelings {
-		c := relabel.DefaultRelabelConfig
-		c.NameValidationScheme = model.UTF8Validation
-		c.TargetLabel = r.TargetLabel
-		if r.Action != "" {
-			c.Action = relabel.Action(r.Action)
-		}
-		if r.Regex != "" {
-			c.Regex = relabel.MustNewRegexp(r.Regex)
-		}
-		if r.Replacement != "" {
-			c.Replacement = r.Replacement
-		}
-		for _, name := range r.SourceLabels {
-			c.SourceLabels = append(c.SourceLabels, model.LabelName(name))
-		}
-		if err := c.Validate(model.UTF8Validation); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, &c)
-	}
-	return all
 }
 
 // TestPodMonitor holds the example for the operator to the contract of a scrape: the
@@ -68,12 +36,20 @@ func TestPodMonitor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The operator writes these names for Prometheus.
+	text = []byte(strings.NewReplacer("sourceLabels:", "source_labels:", "targetLabel:", "target_label:").Replace(string(text)))
 	var m podMonitor
-	if err := errors.Join(yaml.Unmarshal(text, &m), yaml.UnmarshalStrict(text, &map[string]any{})); err != nil {
+	if err := yaml.Unmarshal(text, &m); err != nil {
 		t.Fatal(err)
 	}
 	if len(m.Spec.PodMetricsEndpoints) != 1 || m.Spec.PodMetricsEndpoints[0].Port != "metrics" || !m.Spec.PodMetricsEndpoints[0].HonorLabels {
 		t.Fatalf("endpoints %+v", m.Spec.PodMetricsEndpoints)
+	}
+	rules := m.Spec.PodMetricsEndpoints[0].Relabelings
+	for _, r := range rules {
+		if err := r.Validate(model.UTF8Validation); err != nil {
+			t.Fatal(err)
+		}
 	}
 	target := labels.FromStrings(
 		"__address__", "10.0.0.7:9844", "__meta_kubernetes_pod_node_name", "gpu-node-07",
@@ -81,7 +57,7 @@ func TestPodMonitor(t *testing.T) {
 		"pod", "gpu-leak-exporter-x2k4q", "container", "gpu-leak-exporter", "endpoint", "metrics",
 	)
 	b := labels.NewBuilder(target)
-	keep := relabel.ProcessBuilder(b, m.rules(t)...)
+	keep := relabel.ProcessBuilder(b, rules...)
 	got := b.Labels()
 	want := labels.FromStrings(
 		"__address__", "10.0.0.7:9844", "__meta_kubernetes_pod_node_name", "gpu-node-07",

@@ -67,11 +67,8 @@ func (w *world) runs(process string) uint64 {
 	if process != "ipykernel_launcher" {
 		p.Arguments = fmt.Sprintf("--config=%d --batch=%g", w.owners, w.life.Batch)
 	}
-	switch w.style {
-	case kubernetes, docker:
+	if w.style == kubernetes || w.style == docker {
 		p.Image = fmt.Sprintf("registry.example/%s@sha256:%d", process, w.life.Version)
-	case slurm:
-		p.Job = "job-" + process
 	}
 	return p.Hash(nil)
 }
@@ -85,17 +82,16 @@ type Chain struct {
 // chain is one that is being lived.
 type chain struct {
 	Chain
-	family  Family
-	seed    uint64
-	w       *world            // of the life that is lived now
-	number  int               // of it, from 0 on
-	heights map[string]uint64 // by program, the most in bytes that a process of it held in a healthy life
+	family Family
+	seed   uint64
+	w      *world // of the life that is lived now
+	number int    // of it, from 0 on
 }
 
 // Chain returns a chain of such lives: the parameters of the programs are those of the seed in all of them, and what happens to
 // them by chance is another one in each. The scenarios are one, on one clock; Lives is complete when that is at its end.
 func (f Family) Chain(seed uint64, all []Life) *Chain {
-	c := &chain{family: f, seed: seed, heights: map[string]uint64{}}
+	c := &chain{family: f, seed: seed}
 	c.Lives, c.Next = slices.Clone(all), c.next
 	c.begin()
 	c.Interval = c.w.sc.Interval
@@ -106,7 +102,6 @@ func (f Family) Chain(seed uint64, all []Life) *Chain {
 func (c *chain) next(s *gpu.Sample) bool {
 	for c.number < len(c.Lives) {
 		if c.w.next(s) {
-			c.look()
 			return true
 		}
 		c.end()
@@ -174,25 +169,4 @@ func (c *chain) end() {
 	}
 	c.Truth.Leaks = append(c.Truth.Leaks, truth.Leaks...)
 	c.Truth.Length = life.Until - c.Truth.Start
-}
-
-// look notes how much processes held in healthy lives, and when one that leaks holds more.
-func (c *chain) look() {
-	w := c.w
-	if len(w.leaks) == 0 {
-		for _, p := range w.procs {
-			c.heights[p.j.owner.Process] = max(c.heights[p.j.owner.Process], p.used())
-		}
-	}
-	for _, l := range w.leaks {
-		for _, x := range l.lives {
-			height := c.heights[x.p.j.owner.Process]
-			if height > 0 && l.t.AboveAt == 0 && x.p.used() >= height+VisibleGrowth {
-				l.t.AboveAt = w.clock()
-			}
-			if height > 0 && l.t.FarAboveAt == 0 && float64(x.p.used()) >= LikeLives*float64(height) {
-				l.t.FarAboveAt = w.clock()
-			}
-		}
-	}
 }

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
@@ -106,29 +105,5 @@ func TestSeedGivesTheSameChain(t *testing.T) {
 	}
 	if !reflect.DeepEqual(a.Truth, b.Truth) == b.Next(&u) || reflect.DeepEqual(a.Truth, other.Truth) {
 		t.Error("the same seed gives another truth, or another seed the same")
-	}
-}
-
-// TestAbove notes when a leak holds more than its program did without it.
-func TestAbove(t *testing.T) {
-	f := family(t, "kept_autograd_graph")
-	for name, c := range map[string]struct {
-		healthy bool
-		above   bool
-	}{"after a healthy life": {true, true}, "after one that leaked": {false, false}} {
-		before, now := first, first
-		before.Healthy = c.healthy
-		chain := f.Chain(1, []Life{before, now})
-		var s gpu.Sample
-		for chain.Next(&s) {
-			continue
-		}
-		l := chain.Truth.Leaks[len(chain.Truth.Leaks)-1]
-		if (l.AboveAt > 0) != c.above || l.AboveAt > 0 && (l.AboveAt < l.From+time.Second || l.AboveAt > l.Until) {
-			t.Errorf("%s: above at %v, from %v until %v", name, l.AboveAt, l.From, l.Until)
-		}
-		if (l.FarAboveAt > 0) != c.above || l.FarAboveAt > 0 && (l.FarAboveAt < l.AboveAt || l.FarAboveAt > l.Until) {
-			t.Errorf("%s: far above at %v, above at %v, until %v", name, l.FarAboveAt, l.AboveAt, l.Until)
-		}
 	}
 }

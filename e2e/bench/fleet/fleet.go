@@ -90,9 +90,6 @@ const MaxOOMs = 256
 // of the benchmark sets it.
 const VisibleGrowth = 64 << 20
 
-// LikeLives is by how many times a life may be higher than the healthy ones before it and be like them still.
-const LikeLives = 1.03
-
 // LeakTruth is one program that leaks. It may have several lives: it is restarted, or the leak is spread over workers that come
 // and go.
 type LeakTruth struct {
@@ -119,9 +116,6 @@ type LeakTruth struct {
 	VisibleAt time.Duration
 	// Fatal says that a program failed to allocate because of this leak.
 	Fatal bool
-	// AboveAt is when in a chain of lives a process that leaks held VisibleGrowth more than its program had held in any healthy
-	// life before, and FarAboveAt when it held LikeLives times as much; 0 never.
-	AboveAt, FarAboveAt time.Duration
 }
 
 // OOM is an allocation that failed.

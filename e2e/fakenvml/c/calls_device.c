@@ -275,40 +275,20 @@ nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *correc
 	END(NVML_SUCCESS);
 }
 
-static nvmlReturn_t retired(const struct gpu *g, nvmlPageRetirementCause_t cause, unsigned int *count,
-			    unsigned long long *addresses, unsigned long long *stamps)
-{
-	if (!count || (unsigned int)cause >= NVML_PAGE_RETIREMENT_CAUSE_COUNT)
-		return NVML_ERROR_INVALID_ARGUMENT;
-	unsigned int n = 0, room = *count;
-	for (unsigned int i = 0; i < g->pages_len; i++)
-		n += g->pages[i].cause == (uint32_t)cause;
-	*count = n;
-	if (room < n)
-		return NVML_ERROR_INSUFFICIENT_SIZE;
-	for (unsigned int i = 0, j = 0; addresses && i < g->pages_len; i++) {
-		if (g->pages[i].cause != (uint32_t)cause)
-			continue;
-		addresses[j] = g->pages[i].address;
-		if (stamps)
-			stamps[j] = g->pages[i].stamp;
-		j++;
-	}
-	return NVML_SUCCESS;
-}
-
 nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, nvmlPageRetirementCause_t cause, unsigned int *count,
 				       unsigned long long *addresses)
 {
 	BEGIN(nvmlDeviceGetRetiredPages, device, WANT_GPU);
-	END(retired(g, cause, count, addresses, NULL));
-}
-
-nvmlReturn_t nvmlDeviceGetRetiredPages_v2(nvmlDevice_t device, nvmlPageRetirementCause_t cause, unsigned int *count,
-					  unsigned long long *addresses, unsigned long long *stamps)
-{
-	BEGIN(nvmlDeviceGetRetiredPages_v2, device, WANT_GPU);
-	END(retired(g, cause, count, addresses, stamps));
+	NEED(count && (unsigned int)cause < NVML_PAGE_RETIREMENT_CAUSE_COUNT, INVALID_ARGUMENT);
+	unsigned int n = 0, room = *count;
+	for (unsigned int i = 0; i < g->pages_len; i++)
+		n += g->pages[i].cause == (uint32_t)cause;
+	*count = n;
+	NEED(room >= n, INSUFFICIENT_SIZE);
+	for (unsigned int i = 0, j = 0; addresses && i < g->pages_len; i++)
+		if (g->pages[i].cause == (uint32_t)cause)
+			addresses[j++] = g->pages[i].address;
+	END(NVML_SUCCESS);
 }
 
 GETTER(nvmlDeviceGetRetiredPagesPendingStatus, nvmlEnableState_t, (nvmlEnableState_t)g->retired_pending)

@@ -83,25 +83,7 @@ static bool visible(const struct call *c, const struct process *q)
 	return !c->mig || (q->gi == c->mig->gi && q->ci == c->mig->id);
 }
 
-static void put_v1(void *infos, unsigned int i, const struct script *s, const struct process *q)
-{
-	((nvmlProcessInfo_v1_t *)infos)[i] = (nvmlProcessInfo_v1_t){q->pid, ramp_at(s, &q->memory)};
-}
-
-static void put_v2(void *infos, unsigned int i, const struct script *s, const struct process *q)
-{
-	((nvmlProcessInfo_v2_t *)infos)[i] = (nvmlProcessInfo_v2_t){q->pid, ramp_at(s, &q->memory), q->gi, q->ci};
-}
-
-static void put_detail(void *infos, unsigned int i, const struct script *s, const struct process *q)
-{
-	((nvmlProcessDetail_v1_t *)infos)[i] =
-		(nvmlProcessDetail_v1_t){q->pid, ramp_at(s, &q->memory), q->gi, q->ci, NOT_AVAILABLE};
-}
-
-typedef void put_fn(void *infos, unsigned int i, const struct script *s, const struct process *q);
-
-static nvmlReturn_t list(struct call *c, enum process_list which, put_fn *put, unsigned int *count, void *infos)
+static nvmlReturn_t list(struct call *c, enum process_list which, unsigned int *count, nvmlProcessInfo_t *infos)
 {
 	if (!count || (*count && !infos))
 		return NVML_ERROR_INVALID_ARGUMENT;
@@ -118,40 +100,30 @@ static nvmlReturn_t list(struct call *c, enum process_list which, put_fn *put, u
 		return NVML_ERROR_INSUFFICIENT_SIZE;
 	}
 	*count = 0;
-	for (unsigned int i = 0; i < g->list_len[which]; i++)
-		if (visible(c, &g->processes[which][i]))
-			put(infos, (*count)++, c->script, &g->processes[which][i]);
+	for (unsigned int i = 0; i < g->list_len[which]; i++) {
+		const struct process *q = &g->processes[which][i];
+		if (visible(c, q))
+			infos[(*count)++] = (nvmlProcessInfo_t){q->pid, ramp_at(c->script, &q->memory), q->gi, q->ci};
+	}
 	return NVML_SUCCESS;
 }
 
-#define PROCESSES(fn, which, put, type)                                                                                \
-	nvmlReturn_t fn(nvmlDevice_t device, unsigned int *count, type *infos)                                         \
+// PROCESSES makes the second and the third version, which have the same structure under two names.
+#define PROCESSES(fn, which)                                                                                           \
+	nvmlReturn_t fn##_v2(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_v2_t *infos)                    \
 	{                                                                                                              \
-		BEGIN(fn, device, WANT_DEVICE);                                                                        \
-		END(list(&c, which, put, count, infos));                                                               \
+		BEGIN(fn##_v2, device, WANT_DEVICE);                                                                   \
+		END(list(&c, which, count, (nvmlProcessInfo_t *)infos));                                               \
+	}                                                                                                              \
+	nvmlReturn_t fn##_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *infos)                       \
+	{                                                                                                              \
+		BEGIN(fn##_v3, device, WANT_DEVICE);                                                                   \
+		END(list(&c, which, count, infos));                                                                    \
 	}
 
-PROCESSES(nvmlDeviceGetComputeRunningProcesses, LIST_COMPUTE, put_v1, nvmlProcessInfo_v1_t)
-PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, LIST_COMPUTE, put_v2, nvmlProcessInfo_v2_t)
-PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, LIST_COMPUTE, put_v2, nvmlProcessInfo_t)
-PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, LIST_GRAPHICS, put_v1, nvmlProcessInfo_v1_t)
-PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, LIST_GRAPHICS, put_v2, nvmlProcessInfo_v2_t)
-PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, LIST_GRAPHICS, put_v2, nvmlProcessInfo_t)
-PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses, LIST_MPS, put_v1, nvmlProcessInfo_v1_t)
-PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2, LIST_MPS, put_v2, nvmlProcessInfo_v2_t)
-PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, LIST_MPS, put_v2, nvmlProcessInfo_t)
-
-nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t *l)
-{
-	BEGIN(nvmlDeviceGetRunningProcessDetailList, device, WANT_DEVICE);
-	NEED(l, INVALID_ARGUMENT);
-	NEED_VERSION(l->version, ProcessDetailList, 1);
-	NEED(l->mode < LIST_COUNT, INVALID_ARGUMENT); // compute, graphics, MPS: the order of enum process_list
-	unsigned int room = l->procArray ? l->numProcArrayEntries : 0;
-	ret = list(&c, (enum process_list)l->mode, put_detail, &room, l->procArray);
-	l->numProcArrayEntries = room;
-	END(ret);
-}
+PROCESSES(nvmlDeviceGetComputeRunningProcesses, LIST_COMPUTE)
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, LIST_GRAPHICS)
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses, LIST_MPS)
 
 // stamp_of is a sample's time, µs. A live one moves in steps of 0.1 s: the driver does not sample at every call either.
 static uint64_t stamp_of(const struct sample *q)
@@ -190,31 +162,6 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
 			out[(*count)++] = (nvmlProcessUtilizationSample_t){q->pid,     stamp,	   q->sm,
 									   q->memory, q->encoder, q->decoder};
 	}
-	END(NVML_SUCCESS);
-}
-
-nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProcessesUtilizationInfo_t *info)
-{
-	BEGIN(nvmlDeviceGetProcessesUtilizationInfo, device, WANT_GPU);
-	NEED(info, INVALID_ARGUMENT);
-	NEED_VERSION(info->version, ProcessesUtilizationInfo, 1);
-	NEED(!g->mig_mode[0], NOT_SUPPORTED);
-	unsigned int n = newer(&c, info->lastSeenTimeStamp), room = info->processSamplesCount, done = 0;
-	NEED(n, NOT_FOUND);
-	info->processSamplesCount = n;
-	NEED(info->procUtilArray && room >= n, INSUFFICIENT_SIZE);
-	if (call_race(&c)) {
-		info->processSamplesCount = room + 1;
-		END(NVML_ERROR_INSUFFICIENT_SIZE);
-	}
-	for (unsigned int i = 0; i < g->samples_len && done < room; i++) {
-		const struct sample *q = &g->samples[i];
-		uint64_t stamp = stamp_of(q);
-		if (stamp > info->lastSeenTimeStamp)
-			info->procUtilArray[done++] = (nvmlProcessUtilizationInfo_v1_t){
-				stamp, q->pid, q->sm, q->memory, q->encoder, q->decoder, q->jpeg, q->ofa};
-	}
-	info->processSamplesCount = done;
 	END(NVML_SUCCESS);
 }
 

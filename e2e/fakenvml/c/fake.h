@@ -60,7 +60,7 @@ struct field {
 
 struct retired_page {
 	uint32_t cause;
-	uint64_t address, stamp;
+	uint64_t address;
 };
 
 struct link {

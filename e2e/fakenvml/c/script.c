@@ -41,7 +41,7 @@
 //   reasons NOW SUPPORTED          bit masks of clocks event reasons
 //   ecc_mode CURRENT PENDING       ecc TYPE COUNTER LOCATION COUNT: present only where said
 //   remapped CORRECTED UNCORRECTED PENDING FAILED
-//   retired CAUSE ADDRESS STAMP    one line a page          retired_pending 0|1
+//   retired CAUSE ADDRESS          one line a page          retired_pending 0|1
 //   recovery ACTION
 //   pcie GENERATION MAX WIDTH MAXWIDTH REPLAYS
 //   link N ACTIVE REPLAY RECOVERY CRCFLIT CRCDATA ECCDATA
@@ -390,7 +390,6 @@ static void parse_retired(struct parser *p)
 	struct retired_page *q = PUSH(p->gpu->pages, p->gpu->pages_len, p->gpu->pages_cap);
 	q->cause = index_under(p, 1, NVML_PAGE_RETIREMENT_CAUSE_COUNT);
 	q->address = number(p, 2);
-	q->stamp = number(p, 3);
 }
 
 static void parse_bus_id(struct parser *p)
