@@ -29,8 +29,8 @@ type procList struct {
 	last    stamp                  // of the last row
 	current map[uint32]gpu.Process // nil before the first list
 	rows    int                    // of current
-	before  map[uint32]uint64      // ProcessID.Start by pid
-	damaged int                    // how many lists from this one on are left out
+	before  map[uint32]gpu.Process
+	damaged int // how many lists from this one on are left out
 }
 
 // addProcess puts a row into the list of its GPU, and returns the list that ends with that.
@@ -83,16 +83,15 @@ func (l *procList) add(r *csvRow) error {
 	if l.rows++; l.rows > maxProcesses {
 		return fmt.Errorf("lists more than %d processes at one time: check the time stamps", maxProcesses)
 	}
-	start, ok := l.before[r.pid.V]
+	p, ok := l.before[r.pid.V]
 	if !ok {
-		start = l.number
+		// There is no secret in the name of its program: the log tells it, too.
+		owner := &gpu.Owner{Process: r.process, Runs: (&gpu.Program{Name: r.process}).Hash(nil)}
+		p = gpu.Process{ID: gpu.ProcessID{PID: r.pid.V, Start: l.number}, Type: gpu.Compute, Owner: owner}
 	}
 	have, twice := l.current[r.pid.V]
-	if used := r.memory.Used; !twice || used.V > have.Used.V {
-		l.current[r.pid.V] = gpu.Process{
-			ID: gpu.ProcessID{PID: r.pid.V, Start: start}, Type: gpu.Compute,
-			Used: used, Owner: &gpu.Owner{Process: r.process},
-		}
+	if p.Used = r.memory.Used; !twice || p.Used.V > have.Used.V {
+		l.current[r.pid.V] = p
 	}
 	if have.Used.OK && r.memory.Used.OK && have.Used != r.memory.Used {
 		return &leftOutError{reason: leftOutTwice, why: fmt.Sprintf("pid %d%s stands twice at one time, and the larger amount is used: record which GPU each row is of, and each GPU instance of a MIG GPU apart", r.pid.V, of(&l.info))}
@@ -116,13 +115,9 @@ func (l *procList) close() (done reading, whole bool) {
 		l.damaged--
 		return reading{}, false
 	}
-	s := gpu.Sample{Time: time.Unix(0, int64(l.begin)).UTC(), T: l.begin}
-	s.ProcessesKnown = true
+	s := gpu.Sample{Time: time.Unix(0, int64(l.begin)).UTC(), T: l.begin, ProcessesKnown: true}
 	s.Processes = slices.SortedFunc(maps.Values(l.current), gpu.CompareProcesses)
-	l.before = make(map[uint32]uint64, len(l.current))
-	for pid, p := range l.current {
-		l.before[pid] = p.ID.Start
-	}
+	l.before = l.current
 	l.number++
 	return reading{info: l.info, sample: s}, true
 }

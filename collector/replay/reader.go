@@ -35,7 +35,6 @@ type Reader struct {
 	size   int64    // how much of file is read
 	lines  *lineReader
 	format format
-	names  programNames
 	left   []leftOut
 	strict bool      // a line that cannot be read is an error: nobody reads what was left out
 	rows   int       // that have become readings
@@ -93,7 +92,7 @@ func newReader(name string, in io.Reader, log *Log, strict bool) (*Reader, error
 	if err != nil {
 		return nil, err
 	}
-	f := &Reader{lines: lines, strict: strict, names: programNames{}}
+	f := &Reader{lines: lines, strict: strict}
 	if log.Columns == nil {
 		return f, f.detect(log)
 	}
@@ -144,18 +143,8 @@ func (f *Reader) detect(log *Log) (wrong error) {
 	return wrong
 }
 
-// next returns the next reading, in which each process with a known program runs something that has a name. The error is
-// io.EOF at the end, or names file and line.
+// next returns the next reading. The error is io.EOF at the end, or names file and line.
 func (f *Reader) next() (reading, error) {
-	r, err := f.row()
-	if err == nil {
-		f.names.complete(&r.sample)
-	}
-	return r, err
-}
-
-// row returns the next reading as it is recorded.
-func (f *Reader) row() (reading, error) {
 	for !f.ended {
 		text, err := f.lines.next()
 		if errors.Is(err, io.EOF) {
@@ -211,28 +200,3 @@ func (f *Reader) cutLine(text string) (reading, bool, error) {
 
 // close closes the file. It may be called again, and during next, which then fails.
 func (f *Reader) close() { f.file.Close() }
-
-// maxNamed bounds the programs whose names are kept.
-const maxNamed = 1024
-
-// programNames gives names to processes of a recording that does not tell what they run, as logs of nvidia-smi: by the program
-// alone. There is no secret, because the recording has the program's name, too. They are kept, because a hash takes as long as
-// a row.
-type programNames map[string]uint64
-
-// complete names the processes of a new sample, whose owners are not shared yet.
-func (n programNames) complete(s *gpu.Sample) {
-	for i := range s.Processes {
-		o := s.Processes[i].Owner
-		if o == nil || o.Runs != 0 {
-			continue
-		}
-		if _, known := n[o.Process]; !known {
-			if len(n) == maxNamed {
-				clear(n)
-			}
-			n[o.Process] = (&gpu.Program{Name: o.Process}).Hash(nil)
-		}
-		o.Runs = n[o.Process]
-	}
-}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -143,20 +142,6 @@ func TestSMIStamp(t *testing.T) {
 		for _, text := range []string{"2026/03/29 02:30:00.000", "2026/10/25 02:30:00.000", "2024/02/29 00:00:00.000", "2026/02/29 00:00:00.000", "2026-03/29 02:30:00.000"} {
 			check(text)
 		}
-	}
-}
-
-// TestProgramNamesAreBounded names more programs than are kept.
-func TestProgramNamesAreBounded(t *testing.T) {
-	n := programNames{}
-	for i := range maxNamed + 10 {
-		o := &gpu.Owner{Process: strconv.Itoa(i)}
-		if n.complete(&gpu.Sample{Processes: []gpu.Process{{Owner: o}, {}}}); o.Runs != (&gpu.Program{Name: o.Process}).Hash(nil) {
-			t.Fatalf("program %d: %d", i, o.Runs)
-		}
-	}
-	if len(n) != 10 {
-		t.Errorf("keeps %d names", len(n))
 	}
 }
 

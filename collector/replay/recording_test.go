@@ -196,37 +196,6 @@ func TestRecordingText(t *testing.T) {
 	}
 }
 
-// TestRecordedPrograms reads the names that a recording has, and makes up for those that it
-// lacks.
-func TestRecordedPrograms(t *testing.T) {
-	for _, tc := range []struct {
-		name, owner string
-		want        uint64
-	}{
-		{"recorded", `{"process":"train.py","runs":18446744073709551615}`, 1<<64 - 1},
-		{"not recorded", `{"process":"train.py","slurm_job":"7","pod":"a"}`, (&gpu.Program{Name: "train.py"}).Hash(nil)},
-		{"of no program", `{"user":"alice"}`, 0},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			text := `{"format":"gpu_leak_exporter recording","version":1}
-{"gpu":{"index":0,"uuid":"GPU-a"}}
-{"uuid":"GPU-a","sample":{"t":1772359200000000000,"processes":[{"owner":` + tc.owner + `}]}}
-`
-			got := replayAll(t, write(t, text))[0].samples[0]
-			if runs := got.Processes[0].Owner.Runs; runs != tc.want {
-				t.Errorf("replayed as %d, want %d", runs, tc.want)
-			}
-			r, err := NewReader("r", strings.NewReader(text), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, s, err := r.Next(); err != nil || s.Processes[0].Owner.Runs != tc.want {
-				t.Errorf("read as %d, %v; want %d", s.Processes[0].Owner.Runs, err, tc.want)
-			}
-		})
-	}
-}
-
 func TestRecordingErrors(t *testing.T) {
 	const head = `{"format":"gpu_leak_exporter recording","version":1}` + "\n"
 	const gpu = `{"gpu":{"index":0,"uuid":"GPU-a"}}` + "\n"
