@@ -5,7 +5,6 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -95,7 +94,7 @@ func TestBacktestGolden(t *testing.T) {
 		{"a false alarm before the leak, as JSON", "sawtooth.json", []string{"--output=json", "--step=20m", "testdata/sawtooth.csv"}, exitLeak},
 		{"no leak", "healthy.table", []string{"testdata/healthy.csv"}, exitOK},
 		{"processes", "apps.table", []string{"--capacity=16GiB", "testdata/apps.csv"}, exitLeak},
-		{"processes alone", "apps.json", []string{"--output=json", "--step=10m", "--format=compute-apps", "testdata/apps.csv"}, exitLeak},
+		{"processes alone", "apps.json", []string{"--output=json", "--step=10m", "testdata/apps.csv"}, exitLeak},
 		{"a metric", "metric.json", append(held(t, "leak.prom"), "--output=json", "--step=10m", "--capacity=10GiB"), exitLeak},
 		{"several files", "several.table", []string{"testdata/healthy.csv", "testdata/leak.csv", "testdata/sawtooth.csv"}, exitLeak},
 	} {
@@ -147,15 +146,6 @@ func lines(t *testing.T, text string) []backtest.Line {
 	}
 }
 
-// labelsIn returns those of a line's series.
-func labelsIn(t *testing.T, l *backtest.Line) (labels map[string]string) {
-	t.Helper()
-	if err := json.Unmarshal(l.Series, &labels); err != nil {
-		t.Fatal(err)
-	}
-	return labels
-}
-
 // TestSteps holds the times of the lines against what the contract says: each multiple of the step that follows a sample, and the
 // last sample. A process that ends between two steps is told with its last one, and the one that stays goes on.
 func TestSteps(t *testing.T) {
@@ -188,7 +178,7 @@ func TestSteps(t *testing.T) {
 		}
 		var got []string
 		for _, l := range lines(t, stdout) {
-			got = append(got, fmt.Sprint(l.Time.Format("04:05.000"), " ", labelsIn(t, &l)["process"], " ", l.Used/(1<<20)))
+			got = append(got, fmt.Sprint(l.Time.Format("04:05.000"), " ", l.Series["process"], " ", l.Used/(1<<20)))
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("got  %q\nwant %q", got, c.want)
@@ -206,7 +196,7 @@ func TestRecordedNode(t *testing.T) {
 	_, stdout, stderr := tool(t.Context(), "backtest", "--output=json", "--step=2m", path)
 	kinds := map[string]bool{}
 	for _, l := range lines(t, stdout) {
-		labels := labelsIn(t, &l)
+		labels := l.Series
 		switch {
 		case labels["gpu"] == "" || labels["uuid"] == "":
 			t.Fatalf("labels %v", labels)
@@ -228,92 +218,6 @@ func TestRecordedNode(t *testing.T) {
 	}
 }
 
-func TestCompressed(t *testing.T) {
-	var b strings.Builder
-	z := gzip.NewWriter(&b)
-	if _, err := io.WriteString(z, read(t, "testdata/leak.csv")); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	path := write(t, "leak.csv.gz", b.String())
-	// As CSV of nvidia-smi, and as any.
-	for _, columns := range [][]string{nil, {"--columns=uuid,total,gpu,timestamp,used"}} {
-		_, plain, _ := tool(t.Context(), append([]string{"backtest", "--output=json", "testdata/leak.csv"}, columns...)...)
-		if code, packed, stderr := tool(t.Context(), append([]string{"backtest", "--output=json", path}, columns...)...); code != exitLeak || packed != plain {
-			t.Errorf("%q: exit code %d, %s", columns, code, stderr)
-		}
-	}
-}
-
-// What --output-file names is written when there is something to write, and not before.
-func TestOutputFileKeeps(t *testing.T) {
-	dir := t.TempDir()
-	log, before := read(t, "testdata/leak.csv"), strings.Repeat("what it held\n", 1000)
-	history, old, link := write(t, "history.csv", log), write(t, "old", before), filepath.Join(dir, "link")
-	if err := os.Symlink(history, link); err != nil {
-		t.Fatal(err)
-	}
-	_, plain, _ := tool(t.Context(), "backtest", history)
-	for _, c := range []struct {
-		name, path, input string
-		code              int
-		want              string // of the file, - for that there is none
-	}{
-		{"the input", history, history, exitWrong, log},
-		{"a link to the input", link, history, exitWrong, log},
-		{"an input that can't be read", old, filepath.Join(dir, "absent"), exitWrong, before},
-		{"a new file, and an input that can't be read", filepath.Join(dir, "new"), filepath.Join(dir, "absent"), exitWrong, "-"},
-		{"longer before", old, history, exitLeak, plain},
-		{"a device", os.DevNull, history, exitLeak, ""},
-	} {
-		code, stdout, stderr := tool(t.Context(), "backtest", "--output-file="+c.path, c.input)
-		text := "-"
-		if read, err := os.ReadFile(c.path); err == nil {
-			text = string(read)
-		}
-		if code != c.code || stdout != "" || text != c.want {
-			t.Errorf("%s: exit code %d, %s; %d bytes, want %d", c.name, code, stderr, len(text), len(c.want))
-		}
-		if code == exitWrong && strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%s: %q is not one line", c.name, stderr)
-		}
-	}
-}
-
-// What is read besides the files named is not overwritten either.
-func TestOutputFileIsNoInput(t *testing.T) {
-	log, none, follows := read(t, "testdata/leak.csv"), "groups: []\n", "follow_redirects: true\n"
-	history, rules, client := write(t, "history.csv", log), write(t, "rules.yml", none), write(t, "client.yml", follows)
-	texts := map[string]string{history: log, rules: none, client: follows}
-	pipe(t, history)
-	for path, args := range map[string][]string{
-		history: {"-"},
-		rules:   {"--detector.config=" + rules, history},
-		client:  {"--prometheus.url=http://localhost:1", "--query=up", "--start=-1h", "--http.config.file=" + client},
-	} {
-		code, _, stderr := tool(t.Context(), append([]string{"backtest", "--output-file=" + path}, args...)...)
-		if left := read(t, path); code != exitWrong || !strings.Contains(stderr, "is a file to read") || left != texts[path] {
-			t.Errorf("%s: exit code %d, %s, %d bytes are left of %d", path, code, stderr, len(left), len(texts[path]))
-		}
-	}
-}
-
-// A link whose target is absent is not taken for a file that was made.
-func TestOutputFileLink(t *testing.T) {
-	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink("target", link); err != nil {
-		t.Fatal(err)
-	}
-	if code, _, stderr := tool(t.Context(), "backtest", "--output-file="+link, "absent"); code != exitWrong {
-		t.Errorf("exit code %d, %s", code, stderr)
-	}
-	if to, err := os.Readlink(link); err != nil || to != "target" {
-		t.Errorf("the link leads to %q: %v", to, err)
-	}
-}
-
 func TestBacktestErrors(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct {
@@ -328,31 +232,26 @@ func TestBacktestErrors(t *testing.T) {
 		{"--prometheus.url=http://localhost:1 --query=a", "--start is missing"},
 		{"--prometheus.url=http://localhost:1 --query=a --start=yesterday", "--start=yesterday: is not a time"},
 		{"--prometheus.url=http://localhost:1 --query=a --start=-1h --end=-2h", "is not before --end"},
-		{"--prometheus.url=http://localhost:1 --query=a --start=-1h --format=nvidia-smi", "leave it out with --prometheus.url"},
 		{"--prometheus.url=http://localhost:1 --query=a --start=-1h --http.config.file=" + dir + "/absent", "--http.config.file=" + dir + "/absent: "},
 		{"--output=xml testdata/leak.csv", "--output=xml: choose one of table, json, html"},
-		{"--format=csv testdata/leak.csv", "--format=csv needs --columns"},
-		{"--format=cvs testdata/leak.csv", "choose one of auto, nvidia-smi, compute-apps, csv"},
 		{"--fail-on=leak testdata/leak.csv", "--fail-on=leak: choose one of verdict, ticket, page"},
 		{"--columns=timestamp,used --prometheus.url=http://localhost:1 --query=a --start=-1h", "leave them out with --prometheus.url"},
-		{"--columns=timestamp,gpu testdata/leak.csv", "--columns: names no used memory"},
+		{"--columns=timestamp,gpu testdata/leak.csv", "testdata/leak.csv: no column of used memory: record with"},
 		{"--log.start=today testdata/leak.csv", "--log.start=today: is no time such as 2026-03-01"},
-		{"--columns=timestamp,memory.used testdata/leak.csv", "testdata/leak.csv: --columns names 2 columns, but the first line has 5 fields: name each one, those of no use -"},
-		{"--format=compute-apps testdata/leak.csv", "this is a file of the format nvidia-smi"},
-		{"--unit=B testdata/leak.csv", "--unit is for metrics"},
+		{"--columns=timestamp,memory.used testdata/leak.csv", "testdata/leak.csv:1: has 5 fields, but --columns names 2: name each one, those of no use -"},
+		{"--unit=B testdata/leak.csv", "--unit is for --query: a log tells its units"},
 		{"--unit=GiB testdata/leak.csv", "choose one of auto, B, MiB"},
 		{"--step=0s testdata/leak.csv", "--step=0s: must be between"},
 		{"--step=150ms testdata/leak.csv", "--step=150ms: must be a multiple of 100ms"},
 		{"--capacity=all testdata/leak.csv", "--capacity=all: is not a number of bytes"},
 		{"--timezone=Mars testdata/leak.csv", "--timezone=Mars: is no time zone"},
-		{"--output-file=" + dir + "/absent/x testdata/leak.csv", "--output-file=" + dir + "/absent/x: "},
 		{"--detector.config=" + dir + "/absent testdata/leak.csv", dir + "/absent: no such file"},
 		{"testdata/leak.csv " + dir + "/absent", "absent: no such file"},
 		{dir, "error: " + dir + " is a directory: name a file\n"},
 		{write(t, "empty", ""), "empty: is empty"},
-		{write(t, "text", "hello\n"), "text: is no log that can be read, neither CSV nor a recording; it begins with hello; docs/backtest.md"},
+		{write(t, "text", "hello\n"), "it begins with hello"},
 		{write(t, "unavailable.csv", "timestamp,gpu_uuid,pid,process_name,used_memory [MiB]\n2026/03/01 00:00:00.000, GPU-0, 7, a, [N/A]\n"), "holds no used memory"},
-		{write(t, "unknown.csv", "timestamp,index\n2026/03/01 00:00:00.000,0\n"), "holds no used memory"},
+		{write(t, "unknown.csv", "timestamp,index\n2026/03/01 00:00:00.000,0\n"), "no column of used memory"},
 		{write(t, "header", "timestamp,memory.used [MiB]\n"), "holds no"},
 		{write(t, "bad.csv", "timestamp,memory.used [MiB]\n2026/03/01 00:00:00.000,x\n"), "bad.csv:2: memory.used: cannot read"},
 	} {

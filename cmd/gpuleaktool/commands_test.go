@@ -6,11 +6,8 @@ package main
 import (
 	"cmp"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/history"
 )
 
 // TestCommandsAreNamed has the first sentence of the help and the table of rooms name each command.
@@ -38,20 +35,5 @@ func TestCommandsAreNamed(t *testing.T) {
 	}
 	if len(found) < 6 {
 		t.Errorf("only %d commands in\n%s", len(found), list)
-	}
-}
-
-// TestHelpNamesFormats has the help say what --format takes.
-func TestHelpNamesFormats(t *testing.T) {
-	code, help, stderr := tool(t.Context(), "backtest", "--help")
-	if code != exitOK {
-		t.Fatal(stderr)
-	}
-	_, text, _ := strings.Cut(help, "--format=auto")
-	text, _, _ = strings.Cut(text, "--")
-	for _, choice := range history.Formats() {
-		if !slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \n,.", r) }), choice) {
-			t.Errorf("no %s in %s", choice, text)
-		}
 	}
 }

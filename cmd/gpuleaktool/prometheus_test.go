@@ -123,9 +123,9 @@ func TestPrometheus(t *testing.T) {
 		if l.Capacity != nil {
 			known = strconv.FormatFloat(*l.Capacity, 'f', -1, 64)
 		}
-		capacities[string(l.Series)+" "+known] = true
+		capacities[l.Series.String()+" "+known] = true
 	}
-	if len(capacities) != 2 || !capacities[`{"gpu":"0","pod":"x"} 85520809984`] || !capacities[`{"gpu":"1"} unknown`] {
+	if len(capacities) != 2 || !capacities["gpu=0, pod=x 85520809984"] || !capacities["gpu=1 unknown"] {
 		t.Errorf("capacities %v", capacities)
 	}
 	if _, again, _ := tool(t.Context(), args...); again != stdout {

@@ -28,8 +28,6 @@ type lineReader struct {
 	gzip   bool
 	// partial says that the file may be cut off anywhere: it ends with its last whole line.
 	partial bool
-	most    int  // bytes of a line
-	exact   bool // the blanks around a line are of it
 }
 
 // errCut is the error of a last line without a line break.
@@ -39,7 +37,7 @@ var errCut = errors.New("the file ends inside this line: remove the line, or end
 // UTF-8. name stands in errors, and partial is as in lineReader.
 func newLineReader(name string, in io.Reader, partial bool) (*lineReader, error) {
 	const peeked = 512
-	l := &lineReader{name: name, most: maxLine, in: bufio.NewReaderSize(in, 64<<10), partial: partial}
+	l := &lineReader{name: name, in: bufio.NewReaderSize(in, 64<<10), partial: partial}
 	if magic, _ := l.in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(l.in)
 		if partial && errors.Is(err, io.ErrUnexpectedEOF) {
@@ -60,20 +58,15 @@ func newLineReader(name string, in io.Reader, partial bool) (*lineReader, error)
 	return l, nil
 }
 
-// next returns the next line that is not blank, without the line break and, unless exact, the blanks around it; io.EOF after
-// the last. With errCut it returns the rest of the file.
+// next returns the next line that is not blank, without the line break; io.EOF after the last. With errCut it returns the rest
+// of the file.
 func (l *lineReader) next() (string, error) {
 	for {
 		l.number++
 		line, err := l.whole()
-		text := strings.TrimSpace(line)
-		if text == "" && err == nil {
-			continue
+		if strings.TrimSpace(line) != "" || err != nil {
+			return strings.TrimRight(line, "\r\n"), err
 		}
-		if l.exact {
-			text = strings.TrimRight(line, "\r\n")
-		}
-		return text, err
 	}
 }
 
@@ -86,8 +79,8 @@ func (l *lineReader) whole() (string, error) {
 		switch {
 		case err == nil && long == nil:
 			return string(part), nil
-		case len(long)+len(part) > l.most:
-			return "", l.errorf("the line is longer than %d bytes: this is no recording", l.most)
+		case len(long)+len(part) > maxLine:
+			return "", l.errorf("the line is longer than %d bytes: this is no recording", maxLine)
 		}
 		long = append(long, part...)
 		switch {

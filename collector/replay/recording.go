@@ -147,6 +147,9 @@ func (f *recordingFormat) line(text string) (reading, bool, error) {
 		if line.GPU.UUID == "" {
 			return reading{}, false, errors.New("gpu: has no uuid")
 		}
+		if _, known := f.infos[line.GPU.UUID]; !known && len(f.infos) == maxGPUs {
+			return reading{}, false, errManyGPUs
+		}
 		f.infos[line.GPU.UUID] = *line.GPU
 		return reading{}, false, nil
 	case line.Sample == nil:

@@ -12,6 +12,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,29 +24,24 @@ type Options struct {
 	// Speed is how many recorded seconds pass in a real one; 0 is 1, infinity never sleeps. It changes no sample, and no row
 	// is skipped.
 	Speed float64
-	// Location is the time zone of nvidia-smi's time stamps; nil is UTC. Recordings of a Writer do not need one.
-	Location *time.Location
 }
-
-// maxReplayGPUs bounds the GPUs of a recording. More are a sign that a column is not what its header says.
-const maxReplayGPUs = 1024
 
 // New returns a source that replays a recording: the log of nvidia-smi --query-gpu or --query-compute-apps with --format=csv,
 // or the output of a Writer; each may be compressed with gzip. The file must be a regular one. It is read and checked as a
 // whole first, so that a bad line is an error here; the error names file and line. Then it is read once per GPU and never held
-// in memory. Later additions to it are not read. It leaves out the lines that Reader.LeftOut tells of.
+// in memory. Later additions to it are not read. It leaves out a last line that
+// is cut off, messages of nvidia-smi, and rows whose time has not moved on. Time stamps without a zone are in UTC.
 //
 // The clock of its samples is that of the recording. Wait ends with io.EOF.
 //
-// A GPU is known by its uuid column. Without one, PCI address, index or serial number, the first that is there, stands in, and
-// Info.UUID is "pci-", "index-" or "serial-" with it, so that two GPUs never share an identity. Without any of them all rows
-// are of one GPU, "unnamed".
+// A GPU is known by its uuid column. Without one, PCI address or index stands in, and Info.UUID is "pci-" or "index-" with it,
+// so that two GPUs never share an identity. Without any of them all rows are of one GPU, "unnamed".
 func New(path string, opt Options) (gpu.Source, error) {
 	p, err := gpu.NewPace(opt.Speed)
 	if err != nil {
 		return nil, err
 	}
-	r := &replay{path: path, location: opt.Location, pace: p}
+	r := &replay{path: path, pace: p}
 	if err := r.scan(); err != nil {
 		return nil, err
 	}
@@ -54,19 +50,18 @@ func New(path string, opt Options) (gpu.Source, error) {
 
 // replay is a Source that reads a file.
 type replay struct {
-	path     string
-	location *time.Location
-	size     int64 // of the file when it was checked
-	pace     *gpu.Pace
-	first    time.Duration // the earliest row
-	devices  []*replayDevice
-	calls    gpu.Calls  // of a driver that is not there: always empty
-	mu       sync.Mutex // guards replayDevice.file
+	path    string
+	size    int64 // of the file when it was checked
+	pace    *gpu.Pace
+	first   time.Duration // the earliest row
+	devices []*replayDevice
+	calls   gpu.Calls  // of a driver that is not there: always empty
+	mu      sync.Mutex // guards replayDevice.file
 }
 
 // scan reads the file once, checks it and finds its GPUs.
 func (r *replay) scan() error {
-	f, err := openRecording(r.path, -1, r.location)
+	f, err := openRecording(r.path, -1)
 	if err != nil {
 		return err
 	}
@@ -81,23 +76,20 @@ func (r *replay) scan() error {
 		if err != nil {
 			return err
 		}
-		if _, known := infos[reading.info.UUID]; known {
-			r.first = min(r.first, reading.sample.T)
-			continue
-		}
-		if len(infos) == maxReplayGPUs {
-			return f.lines.errorf("more than %d GPUs: check that the columns are what the header says", maxReplayGPUs)
-		}
 		if len(infos) == 0 || reading.sample.T < r.first {
 			r.first = reading.sample.T
 		}
-		infos[reading.info.UUID] = reading.info
-	}
-	if len(infos) == 0 && len(f.left) > 0 {
-		return fmt.Errorf("%s: holds no samples: %s", r.path, f.left)
+		info := reading.info
+		if _, known := infos[info.UUID]; known {
+			continue
+		}
+		if info.Index < 0 { // a log that does not tell it: in the order of the first rows
+			info.Index = len(infos)
+		}
+		infos[info.UUID] = info
 	}
 	if len(infos) == 0 {
-		return fmt.Errorf("%s: holds no samples, only a header: let the recording run longer", r.path)
+		return fmt.Errorf("%s: holds no samples: let the recording run longer%s", r.path, strings.Join(append([]string{""}, f.LeftOut()...), "; "))
 	}
 	list := slices.SortedFunc(maps.Values(infos), func(a, b gpu.Info) int {
 		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.UUID, b.UUID))
@@ -208,7 +200,7 @@ func (d *replayDevice) advance() error {
 
 // openFor opens the file for d, and Close closes it.
 func (r *replay) openFor(d *replayDevice) error {
-	f, err := openRecording(r.path, r.size, r.location)
+	f, err := openRecording(r.path, r.size)
 	if err != nil {
 		return err
 	}

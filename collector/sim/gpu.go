@@ -82,8 +82,8 @@ type simGPU struct {
 	faults    simFaults
 }
 
-// sample returns the reading at the simulated time t. owner returns the owner of a run of a process.
-func (g *simGPU) sample(start time.Time, t time.Duration, owner func(i int, run uint64) *gpu.Owner) gpu.Sample {
+// sample returns the reading at the simulated time t.
+func (g *simGPU) sample(start time.Time, t time.Duration) gpu.Sample {
 	s := gpu.Sample{
 		Time: start.Add(t), T: time.Duration(start.UnixNano()) + t,
 		ProcessesKnown: true, ProcessesComplete: true,
@@ -91,14 +91,14 @@ func (g *simGPU) sample(start time.Time, t time.Duration, owner func(i int, run 
 	s.MIGEnabled = gpu.Some(len(g.instances) > 0).If(g.model.mig)
 	var used uint64
 	inside := make(map[uint32]uint64, len(g.instances))
-	for i, p := range g.processes {
+	for _, p := range g.processes {
 		run, ok := p.at(t)
 		if !ok {
 			used += p.kept(t)
 			inside[p.instance.V] += p.kept(t)
 			continue
 		}
-		out := p.process(start, t, run, owner(i, run.number))
+		out := p.process(start, t, run)
 		bytes := p.used(run)
 		used += bytes
 		inside[p.instance.V] += bytes

@@ -46,6 +46,10 @@ type simProcess struct {
 	keeps uint64
 	// hidden says that the driver does not tell the memory of this process.
 	hidden bool
+
+	// last is the owner of the run that was read last: each run has one.
+	last    *gpu.Owner
+	lastRun uint64
 }
 
 // simRun is one run of a process at one moment.
@@ -106,26 +110,25 @@ const simPIDs = 4193977
 
 // runs returns Owner.Runs: the same in all runs of a process, and another for each process. It has no secret.
 func (p *simProcess) runs() uint64 {
-	program := gpu.Program{Name: p.owner.Process, Arguments: strconv.Itoa(p.id)}
-	if p.owner.Pod != "" {
-		program.Image = fmt.Sprintf("registry.example/%s/%s@sha256:%012x", p.owner.Namespace, p.owner.Container, mix(uint64(p.id))>>16)
-	}
-	return program.Hash(nil)
+	return (&gpu.Program{Name: p.owner.Process, Arguments: strconv.Itoa(p.id)}).Hash(nil)
 }
 
 // ownerOf returns the owner of a run.
 func (p *simProcess) ownerOf(run uint64) *gpu.Owner {
-	o := p.owner
-	o.Runs = p.runs()
-	if o.Pod != "" {
-		s := p.seed(run)
-		o.ContainerID = fmt.Sprintf("%016x%016x%016x%016x", mix(s+1), mix(s+2), mix(s+3), mix(s+4))
+	if p.last == nil || p.lastRun != run {
+		o := p.owner
+		o.Runs = p.runs()
+		if o.Pod != "" {
+			s := p.seed(run)
+			o.ContainerID = fmt.Sprintf("%016x%016x%016x%016x", mix(s+1), mix(s+2), mix(s+3), mix(s+4))
+		}
+		p.last, p.lastRun = &o, run
 	}
-	return &o
+	return p.last
 }
 
 // process returns the process as a driver and /proc would describe it.
-func (p *simProcess) process(start time.Time, t time.Duration, run simRun, owner *gpu.Owner) gpu.Process {
+func (p *simProcess) process(start time.Time, t time.Duration, run simRun) gpu.Process {
 	started := (time.Duration(start.UnixNano()) + t - run.age).Truncate(simTick)
 	out := gpu.Process{
 		ID:               gpu.ProcessID{PID: p.pid(run.number), Start: uint64(started / simTick)},
@@ -140,7 +143,7 @@ func (p *simProcess) process(start time.Time, t time.Duration, run simRun, owner
 		CPU:              gpu.Some(time.Duration(float64(run.age) * p.cores).Truncate(simTick)),
 		State:            'S',
 		Orphaned:         p.orphaned,
-		Owner:            owner,
+		Owner:            p.ownerOf(run.number),
 	}
 	if p.cores >= 0.5 {
 		out.State = 'R'

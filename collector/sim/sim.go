@@ -5,6 +5,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,19 +48,11 @@ func New(scenario string, opt Options) (gpu.Source, error) {
 	if i < 0 {
 		return nil, fmt.Errorf("unknown scenario %q: choose one of %s", scenario, strings.Join(Scenarios(), ", "))
 	}
-	if opt.Interval < 0 {
-		return nil, fmt.Errorf("sampling interval %v: must be above 0", opt.Interval)
-	}
-	if opt.Interval == 0 {
-		opt.Interval = time.Second
-	}
+	opt.Interval = cmp.Or(opt.Interval, time.Second)
 	if opt.Start.IsZero() {
 		opt.Start = time.Now()
 	}
 	opt.Start = opt.Start.Round(0) // a simulated clock has no monotonic reading
-	if y := opt.Start.UTC().Year(); y < 1971 || y > gpu.LastYear {
-		return nil, fmt.Errorf("start %v: must lie between 1971 and %d", opt.Start, gpu.LastYear)
-	}
 	p, err := gpu.NewPace(opt.Speed)
 	if err != nil {
 		return nil, err
@@ -93,10 +86,7 @@ type sim struct {
 func newSource(s script, opt Options, p *gpu.Pace) *sim {
 	src := &sim{script: s, start: opt.Start, pace: p}
 	for _, g := range s.gpus {
-		src.devices = append(src.devices, &simDevice{
-			src: src, gpu: g, interval: opt.Interval,
-			owners: make([]simOwner, len(g.processes)),
-		})
+		src.devices = append(src.devices, &simDevice{src: src, gpu: g, interval: opt.Interval})
 	}
 	p.Start(0)
 	return src
@@ -153,12 +143,6 @@ type simDevice struct {
 	gpu      *simGPU
 	interval time.Duration
 	at       time.Duration // simulated time since the start
-	owners   []simOwner    // by process, so that each run of one has one Owner
-}
-
-type simOwner struct {
-	run   uint64
-	owner *gpu.Owner
 }
 
 // Info implements Device.
@@ -178,7 +162,7 @@ func (d *simDevice) Read(ctx context.Context) (gpu.Sample, error) {
 	if err := d.call(ctx, "sim_read"); err != nil {
 		return gpu.Sample{}, err
 	}
-	return d.gpu.sample(d.src.start, d.at, d.owner), nil
+	return d.gpu.sample(d.src.start, d.at), nil
 }
 
 // ReadGroup implements Device.
@@ -211,13 +195,4 @@ func (d *simDevice) call(ctx context.Context, name string) error {
 		return gpu.ErrClosed
 	}
 	return ctx.Err()
-}
-
-// owner returns the owner of the i-th process in its run.
-func (d *simDevice) owner(i int, run uint64) *gpu.Owner {
-	o := &d.owners[i]
-	if o.owner == nil || o.run != run {
-		*o = simOwner{run, d.gpu.processes[i].ownerOf(run)}
-	}
-	return o.owner
 }

@@ -10,10 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 	_ "time/tzdata" // a container may have no time zones
 
@@ -47,14 +45,13 @@ type backtest struct {
 	files      []string
 	logs       history.Files
 	output     string
-	outputFile string
 	failOn     string // the level from which on the exit status is 1
 	step       time.Duration
+	unit       float64 // of the metric, bytes; 0 is to find out
 	capacity   float64 // bytes; 0 is what the history says
 	prometheus history.Prometheus
 	detector   settings
 	rules      *detectorconfig.Config
-	progress   bool // also where stderr is no terminal
 }
 
 const backtestHelp = `Run the detector over recorded history: would it have caught the last leak, and how early?
@@ -65,29 +62,27 @@ The exit status is 0 without a leak, 1 with one (--fail-on says from which alert
 
 // Add adds the command backtest.
 func Add(app *kingpin.Application, commands command.Commands) {
-	b := &backtest{logs: history.Files{Location: time.UTC}}
+	b := &backtest{}
+	b.logs.Location = time.UTC
 	cmd := app.Command("backtest", backtestHelp)
 	choice := func(name, help, def string, p *string, choices ...string) {
 		cmd.Flag(name, help).Default(def).SetValue(cli.OneOf(name, p, choices...))
 	}
 	unit, zone := "", ""
-	choice("format", "What the files are: "+strings.Join(history.Formats(), ", ")+". auto finds it out where the beginning of a file shows it.", history.FormatAuto, &b.logs.Format, history.Formats()...)
 	b.logs.AddFlags(cmd)
 	choice("output", "table, json (an object a line, for each series and step) or html (a page with plots).", outputTable, &b.output, outputTable, outputJSON, outputHTML)
 	choice("fail-on", "What the exit status 1 means: verdict (a series was called a leak), ticket (the mixin's rules would have made a ticket or paged) or page.", levelVerdict.String(), &b.failOn,
 		levelVerdict.String(), levelTicket.String(), levelPage.String())
-	cmd.Flag("output-file", "File to write instead of the standard output.").StringVar(&b.outputFile)
 	cmd.Flag("step", "Time between two verdicts of --output=json. Alarms between them count as well.").Default("1m").SetValue(cli.Duration("step", &b.step, leastStep, 24*time.Hour))
-	choice("unit", "Unit of the metric, or of a CSV that tells none: auto (from its name), B or MiB. Other logs tell theirs.", "auto", &unit, "auto", "B", "MiB")
+	choice("unit", "Unit of the metric of --query: auto (from its name), B or MiB.", "auto", &unit, "auto", "B", "MiB")
 	cmd.Flag("capacity", "Memory that there is, such as 80GiB, instead of what the history says.").SetValue(cli.Bytes("capacity", &b.capacity, leastCapacity, detector.MaxBytes))
 	cmd.Flag("timezone", "Time zone of time stamps that tell none, and of what is shown, such as Europe/Berlin.").Default("UTC").
 		SetValue(cli.Checked("timezone", &zone, b.setLocation))
-	cmd.Flag("progress", "Say how far it is, even if the standard error is no terminal.").BoolVar(&b.progress)
 	b.prometheus.AddFlags(cmd)
 	b.detector.addFlags(cmd)
 	cmd.Arg("file", "Files to read, each on its own; - is the standard input.").StringsVar(&b.files)
 	commands["backtest"] = func(ctx context.Context, stdout, stderr io.Writer) error {
-		b.logs.Unit = map[string]float64{"B": 1, "MiB": promapi.Mebibyte}[unit]
+		b.unit = map[string]float64{"B": 1, "MiB": promapi.Mebibyte}[unit]
 		return b.run(ctx, stdout, stderr)
 	}
 }
@@ -110,20 +105,6 @@ func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	if b.rules, err = b.detector.load(); err != nil {
 		return err
 	}
-	out := func(write func(io.Writer) error) error { return write(stdout) }
-	if b.outputFile != "" {
-		file, failed := openOutputFile(b.outputFile, b.inputs())
-		if failed != nil {
-			return failed
-		}
-		defer func() {
-			failed := file.close()
-			if _, said := errors.AsType[command.ExitStatus](err); failed != nil && (said || err == nil) {
-				err = failed
-			}
-		}()
-		out = file.write
-	}
 	var list []*series
 	if b.prometheus.URL != "" {
 		list, err = b.judgePrometheus(ctx, stderr)
@@ -134,7 +115,7 @@ func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		return err
 	}
 	results := resultsOf(list)
-	if err := out(func(w io.Writer) error { return b.write(w, results) }); err != nil {
+	if err := b.write(stdout, results); err != nil {
 		return err
 	}
 	switch {
@@ -157,17 +138,6 @@ func (b *backtest) fails(f result) bool {
 	return len(f.alarms) > 0 // a memory may fill up without a leak
 }
 
-// inputs returns the files that are read. The history may be that of a Prometheus.
-func (b *backtest) inputs() []string {
-	inputs := slices.Clone(b.files)
-	for _, name := range []string{b.detector.file, b.prometheus.HTTPConfig} {
-		if name != "" {
-			inputs = append(inputs, name)
-		}
-	}
-	return inputs
-}
-
 // check returns an error if the call cannot be carried out.
 func (b *backtest) check() error {
 	if err := b.prometheus.Check(); err != nil {
@@ -182,12 +152,10 @@ func (b *backtest) check() error {
 		return errors.New(history.StandardInput + ": can be read only once: name - once")
 	case b.step%leastStep != 0:
 		return fmt.Errorf("--step=%s: must be a multiple of %s", cli.FormatDuration(b.step), cli.FormatDuration(leastStep))
-	case b.prometheus.URL != "" && (len(b.logs.Columns) > 0 || b.logs.LogStart != nil || b.logs.LogInterval > 0):
+	case b.prometheus.URL != "" && b.logs.Given():
 		return errors.New("--columns, --log.start and --log.interval are for files: leave them out with --prometheus.url")
-	case b.logs.Format == history.FormatCSV && len(b.logs.Columns) == 0:
-		return errors.New("--format=csv needs --columns, such as --columns='timestamp,gpu,used[MiB]'")
-	case b.prometheus.URL != "" && b.logs.Format != history.FormatAuto:
-		return fmt.Errorf("--format=%s is that of files: leave it out with --prometheus.url", b.logs.Format)
+	case b.prometheus.URL == "" && b.unit != 0:
+		return errors.New("--unit is for --query: a log tells its units, or --columns does, as in used[MiB]")
 	}
 	return nil
 }
@@ -198,8 +166,6 @@ func (b *backtest) judgePrometheus(ctx context.Context, stderr io.Writer) ([]*se
 	if err != nil {
 		return nil, err
 	}
-	p := newProgress(stderr, b.progress, "asked for")
-	defer p.end()
 	said := map[string]bool{} // each part of the range may be answered with the same warning
 	b.prometheus.Warn = func(text string) {
 		if text = promapi.Excerpt(text); !said[text] {
@@ -207,7 +173,7 @@ func (b *backtest) judgePrometheus(ctx context.Context, stderr io.Writer) ([]*se
 			fmt.Fprintf(stderr, "%s: Prometheus: %s\n", command.Program, text)
 		}
 	}
-	h, err := b.prometheus.Read(ctx, span, b.logs.Unit, p.set)
+	h, err := b.prometheus.Read(ctx, span, b.unit)
 	if err != nil {
 		return nil, err
 	}
@@ -227,12 +193,8 @@ type judgedFile struct {
 func (b *backtest) judgeFiles(ctx context.Context, stderr io.Writer) ([]*series, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p := newProgress(stderr, b.progress, "read")
 	next := make(chan int, len(b.files))
-	for i, name := range b.files {
-		if info, err := os.Stat(name); err == nil {
-			p.all += info.Size()
-		}
+	for i := range b.files {
 		next <- i
 	}
 	close(next)
@@ -241,7 +203,7 @@ func (b *backtest) judgeFiles(ctx context.Context, stderr io.Writer) ([]*series,
 		go func() {
 			for i := range next {
 				f := judgedFile{at: i}
-				if f.series, f.warnings, f.err = b.judgeFile(ctx, b.files[i], p); f.err != nil {
+				if f.series, f.warnings, f.err = b.judgeFile(ctx, b.files[i]); f.err != nil {
 					cancel()
 				}
 				judged <- f
@@ -249,7 +211,6 @@ func (b *backtest) judgeFiles(ctx context.Context, stderr io.Writer) ([]*series,
 		}()
 	}
 	files := awaitFiles(ctx, judged)
-	p.end()
 	var list []*series
 	for _, f := range files {
 		for _, text := range f.warnings {
@@ -290,7 +251,7 @@ func awaitFiles(ctx context.Context, judged <-chan judgedFile) (files []judgedFi
 }
 
 // judgeFile judges one file. The warnings tell what it did not use of it.
-func (b *backtest) judgeFile(ctx context.Context, name string, p *progress) (list []*series, warnings []string, err error) {
+func (b *backtest) judgeFile(ctx context.Context, name string) (list []*series, warnings []string, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
@@ -299,17 +260,15 @@ func (b *backtest) judgeFile(ctx context.Context, name string, p *progress) (lis
 		return nil, nil, err
 	}
 	defer file.Close()
-	h, err := b.logs.Open(name, &countingReader{ctx: ctx, in: file, count: p.add})
+	h, err := b.logs.Open(name, &ctxReader{ctx, file})
 	if err != nil {
 		return nil, nil, err
 	}
 	if list, err = b.judge(ctx, h); err != nil {
 		return nil, nil, err
 	}
-	if r, ok := h.(*history.Recorded); ok {
-		for _, text := range r.LeftOut() {
-			warnings = append(warnings, name+": "+text)
-		}
+	for _, text := range h.LeftOut() {
+		warnings = append(warnings, name+": "+text)
 	}
 	if !slices.ContainsFunc(list, func(x *series) bool { return x.samples > 0 }) {
 		return nil, warnings, fmt.Errorf("%s: %w", name, noMemory(list))
@@ -320,6 +279,20 @@ func (b *backtest) judgeFile(ctx context.Context, name string, p *progress) (lis
 		}
 	}
 	return list, warnings, nil
+}
+
+// ctxReader is a reader that ends with a context.
+type ctxReader struct {
+	ctx context.Context
+	io.Reader
+}
+
+// Read implements io.Reader.
+func (r *ctxReader) Read(b []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(b)
 }
 
 // noMemory is the error of a history without a single amount of used memory.

@@ -190,10 +190,19 @@ func (j *judge) end() []*series {
 		g.tellUnknown()
 	}
 	slices.SortStableFunc(j.series, func(a, b *series) int {
-		return cmp.Or(a.labels.CompareNumbers(b.labels, "gpu"), cmp.Compare(a.labels.Get("uuid"), b.labels.Get("uuid")),
-			a.labels.CompareNumbers(b.labels, "gpu_instance"), cmp.Compare(a.kind, b.kind))
+		return cmp.Or(cmp.Compare(a.number("gpu"), b.number("gpu")), cmp.Compare(a.labels["uuid"], b.labels["uuid"]),
+			cmp.Compare(a.number("gpu_instance"), b.number("gpu_instance")), cmp.Compare(a.kind, b.kind))
 	})
 	return j.series
+}
+
+// number returns the value of a label that is one. What is none comes before all others.
+func (x *series) number(label string) int {
+	n, err := strconv.Atoi(x.labels[label])
+	if err != nil {
+		return -1
+	}
+	return n
 }
 
 // observe judges a frame.

@@ -21,22 +21,22 @@ import (
 // of a leak, and absent without one; an out-of-memory that is not foreseen is
 // null, as is what is not known, and how long growth that slows down must last.
 type Line struct {
-	Time       time.Time       `json:"time"`
-	Series     json.RawMessage `json:"series"`
-	Text       string          `json:"text"`
-	Leak       bool            `json:"leak"`
-	Pattern    string          `json:"pattern"`
-	Confidence float64         `json:"confidence"`
-	Slope      *float64        `json:"slope_bytes_per_second"`
-	R2         *float64        `json:"r2"`
-	Spikes     *float64        `json:"spike_count"`
-	Leaked     float64         `json:"leaked_bytes"`
-	Seconds    *float64        `json:"seconds_to_oom"`
-	Lower      *float64        `json:"seconds_to_oom_lower"`
-	Upper      *float64        `json:"seconds_to_oom_upper"`
-	Evidence   *string         `json:"evidence"`
-	Withheld   *string         `json:"withheld"`
-	WithheldS  *float64        `json:"withheld_seconds"`
+	Time       time.Time      `json:"time"`
+	Series     history.Labels `json:"series"`
+	Text       string         `json:"text"`
+	Leak       bool           `json:"leak"`
+	Pattern    string         `json:"pattern"`
+	Confidence float64        `json:"confidence"`
+	Slope      *float64       `json:"slope_bytes_per_second"`
+	R2         *float64       `json:"r2"`
+	Spikes     *float64       `json:"spike_count"`
+	Leaked     float64        `json:"leaked_bytes"`
+	Seconds    *float64       `json:"seconds_to_oom"`
+	Lower      *float64       `json:"seconds_to_oom_lower"`
+	Upper      *float64       `json:"seconds_to_oom_upper"`
+	Evidence   *string        `json:"evidence"`
+	Withheld   *string        `json:"withheld"`
+	WithheldS  *float64       `json:"withheld_seconds"`
 	// Beyond what the metrics of the same names show.
 	Judged   bool     `json:"judged"`
 	Muted    bool     `json:"muted"`
@@ -62,10 +62,8 @@ func writeLines(w io.Writer, list []result, every time.Duration) error {
 		series, step int
 	}
 	var order []at
-	names := make([]json.RawMessage, len(list))
 	for i := range list {
 		x := &list[i]
-		names[i] = x.labels.JSON()
 		for k := range x.steps {
 			if t, due := x.due(k, every); due {
 				order = append(order, at{t, i, k})
@@ -77,7 +75,7 @@ func writeLines(w io.Writer, list []result, every time.Duration) error {
 	})
 	for _, o := range order {
 		f := &list[o.series]
-		if err := encoder.Encode(lineOf(names[o.series], f, &f.steps[o.step], o.t)); err != nil {
+		if err := encoder.Encode(lineOf(f, &f.steps[o.step], o.t)); err != nil {
 			return fmt.Errorf("writing: %w", err)
 		}
 	}
@@ -98,7 +96,7 @@ func (x *series) due(k int, every time.Duration) (t time.Duration, due bool) {
 	return t, k+1 == len(x.steps) || ceil(x.steps[k+1].t, every) != t
 }
 
-func lineOf(name json.RawMessage, f *result, s *step, t time.Duration) Line {
+func lineOf(f *result, s *step, t time.Duration) Line {
 	var since detector.Value
 	if s.leak {
 		since = detector.Of(s.since.Seconds())
@@ -114,7 +112,7 @@ func lineOf(name json.RawMessage, f *result, s *step, t time.Duration) Line {
 		evidence = &by
 	}
 	return Line{
-		Time: history.Wall(t), Series: name, File: f.from, Text: finding.Word(&v, &cfg),
+		Time: history.Wall(t), Series: f.labels, File: f.from, Text: finding.Word(&v, &cfg),
 		Leak: s.leak, Pattern: s.pattern.String(), Confidence: s.confidence,
 		Slope: s.slope.Finite(), R2: s.r2.Finite(), Spikes: s.spikes.Finite(), Leaked: s.leaked.V,
 		Seconds: s.seconds.Finite(), Lower: s.lower.Finite(), Upper: s.upper.Finite(),

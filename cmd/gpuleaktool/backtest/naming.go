@@ -28,11 +28,11 @@ func telling(list []*series) []string {
 	values := map[string]string{}
 	var names []string
 	for _, x := range list {
-		for _, l := range x.labels {
-			if v, ok := values[l.Name]; ok && v != l.Value && !slices.Contains(names, l.Name) && !slices.Contains(spoken, l.Name) {
-				names = append(names, l.Name)
+		for name, value := range x.labels {
+			if v, ok := values[name]; ok && v != value && !slices.Contains(names, name) && !slices.Contains(spoken, name) {
+				names = append(names, name)
 			}
-			values[l.Name] = l.Value
+			values[name] = value
 		}
 	}
 	slices.Sort(names)
@@ -65,8 +65,8 @@ func (x *series) words(others []string) string {
 	l := x.labels
 	name := ""
 	switch {
-	case l.Get("gpu") != "" && l.UUID() != "":
-		name = "GPU " + l.Get("gpu")
+	case l["gpu"] != "" && l.UUID() != "":
+		name = "GPU " + l["gpu"]
 	case x.gpu:
 		name = unnumbered(l)
 	case len(l) == 0:
@@ -80,14 +80,14 @@ func (x *series) words(others []string) string {
 			parts = append(parts, what+name)
 		}
 	}
-	slice := l.Get("gpu_instance")
-	if profile := l.Get("profile"); profile != "" {
+	slice := l["gpu_instance"]
+	if profile := l["profile"]; profile != "" {
 		slice += " (" + profile + ")"
 	}
 	add("MIG ", slice)
 	add("", x.whose())
 	for _, name := range others {
-		add(name+" ", l.Get(name))
+		add(name+" ", l[name])
 	}
 	return cli.Printable(strings.Join(parts, ", "), longestName)
 }
@@ -117,11 +117,11 @@ func (x *series) whose() string {
 			parts = append(parts, what+name)
 		}
 	}
-	add("", strings.TrimSpace(l.Get("process")))
-	add("pid ", l.Get("pid"))
-	if pod := l.Get("pod"); pod != "" {
-		add("pod ", l.Get("namespace")+"/"+pod)
+	add("", strings.TrimSpace(l["process"]))
+	add("pid ", l["pid"])
+	if pod := l["pod"]; pod != "" {
+		add("pod ", l["namespace"]+"/"+pod)
 	}
-	add("Slurm job ", l.Get("slurm_job"))
+	add("Slurm job ", l["slurm_job"])
 	return strings.Join(parts, ", ")
 }

@@ -322,7 +322,7 @@ func culprit(list []result, on *result) string {
 	var first *result
 	for i := range list {
 		f := &list[i]
-		same := f.from == on.from && f.labels.Get("uuid") == on.labels.Get("uuid") && f.labels.Get("gpu_instance") == on.labels.Get("gpu_instance")
+		same := f.from == on.from && f.labels["uuid"] == on.labels["uuid"] && f.labels["gpu_instance"] == on.labels["gpu_instance"]
 		if on.kind == kindMemory && f.kind == kindProcess && f.alarm != nil && same && (first == nil || f.alarm.t < first.alarm.t) {
 			first = f
 		}

@@ -15,7 +15,7 @@ import (
 
 // said is a series of an hour of which each step says the same.
 func said(k kind, s step, pairs ...string) *series {
-	x := &series{kind: k, labels: history.LabelsOf(append(pairs, "gpu", "0", "uuid", "GPU-0")...), samples: 60, last: time.Hour}
+	x := &series{kind: k, labels: history.Labels{"gpu": "0", "uuid": "GPU-0"}.With(pairs...), samples: 60, last: time.Hour}
 	x.all = true
 	for i := range 60 {
 		s.t = time.Duration(i) * time.Minute
@@ -61,11 +61,11 @@ func TestHeadline(t *testing.T) {
 			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0, 30 min before the record ends.",
 		},
 		{
-			[]*series{{labels: history.LabelsOf("gpu", "3", "UUID", "GPU-3", "Hostname", "n1", "pod", "x", "namespace", "ml"), steps: []step{leak}}},
+			[]*series{{labels: history.Labels{"gpu": "3", "UUID": "GPU-3", "Hostname": "n1", "pod": "x", "namespace": "ml"}, steps: []step{leak}}},
 			"Would not have paged or ticketed: GPU 3, pod ml/x was called a leak at 1970-01-01 00:00 UTC, 0 s before the record ends.",
 		},
 		{
-			[]*series{{labels: history.LabelsOf("gpu", "0", "uuid", "GPU-0"), last: time.Hour, steps: []step{leak, {t: time.Minute, judged: true}, {t: 50 * time.Minute, judged: true, leak: true}}}},
+			[]*series{{labels: history.Labels{"gpu": "0", "uuid": "GPU-0"}, last: time.Hour, steps: []step{leak, {t: time.Minute, judged: true}, {t: 50 * time.Minute, judged: true, leak: true}}}},
 			"Would not have paged or ticketed: GPU 0 was called a leak at 1970-01-01 00:50 UTC, 10 min before the record ends.",
 		},
 		{

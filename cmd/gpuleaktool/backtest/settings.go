@@ -6,10 +6,10 @@ package backtest
 import (
 	"cmp"
 	"fmt"
+	"maps"
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/history"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -44,28 +44,22 @@ func (s *settings) load() (*detectorconfig.Config, error) {
 
 // config returns the settings of a series of this memory.
 func (m *judgedMemory) config(s detector.Subject[gpu.ProcessID]) detector.Config {
-	values, scope := map[string]string{"name": m.info.Name}, cmp.Or(m.scope, "gpu")
-	put := func(l history.Labels) {
-		for _, x := range l {
-			values[x.Name] = x.Value
-		}
-	}
-	put(m.labels)
+	values, scope := m.labels.With("name", m.info.Name), cmp.Or(m.scope, "gpu")
 	switch s.Kind {
 	case detector.KindMember:
 		scope = promapi.ScopeProcess
 		if x := m.members[s.Key]; x != nil {
-			put(x.labels)
+			maps.Copy(values, x.labels)
 		}
 	case detector.KindGroup:
 		scope = promapi.ScopeWorkload
 		if g := m.groups[s.Group]; g != nil {
-			put(g.labels)
+			maps.Copy(values, g.labels)
 		}
 	case detector.KindResidual:
 		scope = "residual"
 	default:
-		if m.labels.Get("gpu_instance") != "" {
+		if m.labels["gpu_instance"] != "" {
 			scope = "mig"
 		}
 	}

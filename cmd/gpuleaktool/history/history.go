@@ -5,12 +5,10 @@
 package history
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -32,108 +30,51 @@ type Memory struct {
 	Scope  string // of a metric's series, as rules name it; "" is that of a GPU
 }
 
-// Label is a name and a value that is not empty.
-type Label struct{ Name, Value string }
+// Labels are the values of labels by name. Prometheus makes no difference between one that is empty and one that is not
+// there: it is left out.
+type Labels map[string]string
 
-// Labels are ordered by name.
-type Labels []Label
-
-// LabelsOf returns labels from names and values in turn. Prometheus makes no
-// difference between a Label that is empty and one that is not there: it is left
-// out.
-func LabelsOf(pairs ...string) Labels {
-	var l Labels
+// With returns l with more names and values, in turn.
+func (l Labels) With(pairs ...string) Labels {
+	out := Labels{}
+	maps.Copy(out, l)
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
-			l = append(l, Label{pairs[i], pairs[i+1]})
+			out[pairs[i]] = pairs[i+1]
 		}
 	}
-	l.sort()
-	return l
-}
-
-// labelsOfGPU returns the labels of a GPU, as far as a log tells them.
-func labelsOfGPU(info *gpu.Info) Labels {
-	if !info.Named() {
-		return nil
-	}
-	return LabelsOf("gpu", info.IndexLabel(), "uuid", info.UUID)
-}
-
-func (l Labels) sort() {
-	slices.SortFunc(l, func(a, b Label) int { return cmp.Compare(a.Name, b.Name) })
-}
-
-// With returns l with more names and values.
-func (l Labels) With(pairs ...string) Labels {
-	out := append(slices.Clone(l), LabelsOf(pairs...)...)
-	out.sort()
 	return out
 }
 
 // Without returns l without labels of these names.
 func (l Labels) Without(names ...string) Labels {
-	return slices.DeleteFunc(slices.Clone(l), func(x Label) bool { return slices.Contains(names, x.Name) })
+	out := l.With()
+	for _, name := range names {
+		delete(out, name)
+	}
+	return out
 }
 
-// Get returns the value of a Label, "" without it.
-func (l Labels) Get(name string) string {
-	for _, x := range l {
-		if x.Name == name {
-			return x.Value
+// agrees reports whether no label that both have differs.
+func (l Labels) agrees(other Labels) bool {
+	for name, value := range l {
+		if v, ok := other[name]; ok && v != value {
+			return false
 		}
 	}
-	return ""
-}
-
-// CompareNumbers compares a Label whose values are numbers. No number comes before
-// all others.
-func (l Labels) CompareNumbers(other Labels, name string) int {
-	number := func(l Labels) int {
-		n, err := strconv.Atoi(l.Get(name))
-		if err != nil {
-			return -1
-		}
-		return n
-	}
-	return cmp.Compare(number(l), number(other))
-}
-
-// JSON writes the labels as an object.
-func (l Labels) JSON() json.RawMessage {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	b.WriteByte('{')
-	for i, x := range l {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		for k, text := range []string{x.Name, x.Value} {
-			if k == 1 {
-				b.WriteByte(':')
-			}
-			_ = encoder.Encode(text) // a string can be encoded, and a buffer takes it
-			b.Truncate(b.Len() - 1)  // the line break
-		}
-	}
-	b.WriteByte('}')
-	return b.Bytes()
+	return true
 }
 
 // UUID returns that of the GPU, which DCGM's labels write in capitals.
-func (l Labels) UUID() string { return cmp.Or(l.Get("uuid"), l.Get("UUID")) }
+func (l Labels) UUID() string { return cmp.Or(l["uuid"], l["UUID"]) }
 
-// String writes the labels for people: the names and the values.
+// String writes the labels for people: the names and the values, in the order of the names.
 func (l Labels) String() string {
-	var b strings.Builder
-	for i, x := range l {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(x.Name + "=" + x.Value)
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(l)) {
+		parts = append(parts, name+"="+l[name])
 	}
-	return b.String()
+	return strings.Join(parts, ", ")
 }
 
 // Wall returns the moment on the clock of a recording.

@@ -9,14 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
-	"github.com/prometheus/common/model"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/command"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
@@ -111,74 +109,86 @@ func parseMoment(text string, now time.Time) (time.Time, error) {
 }
 
 // Read asks for the whole range. unit is how many bytes one is; 0 is to find out.
-// asked is told what share has been answered.
-func (q *Prometheus) Read(ctx context.Context, r v1.Range, unit float64, asked func(done, all int)) (History, error) {
-	client, err := q.client()
+func (q *Prometheus) Read(ctx context.Context, r v1.Range, unit float64) (History, error) {
+	client, err := promapi.NewClient(promapi.ClientConfig{URL: q.URL, HTTPConfigFile: q.HTTPConfig, HTTPConfigFlag: "http.config.file", Program: command.Program})
 	if err != nil {
 		return nil, err
 	}
-	h := &scalars{from: "Prometheus", unit: unit, capacityUnit: unit}
 	query, metric := q.Query, ""
 	if q.capacity == "" {
 		query, metric = withBounds(query)
 	}
-	all, err := q.ask(ctx, client, "query", query, r, asked)
+	all, err := q.ask(ctx, client, "query", query, r)
 	if err != nil {
 		return nil, err
 	}
-	if metric != "" && !slices.Contains(namesIn(all), metric) {
+	used := usedNames(all)
+	if metric != "" && !slices.Contains(used, metric) {
 		return nil, errNoResult("query", r) // but of what it was to be judged with
 	}
-	used := usedNames(all)
-	if h.unit, err = promapi.UnitOfAll(unit, used, query); err != nil {
-		return nil, fmt.Errorf("--query: %w", err)
-	}
-	if q.capacity == "" {
-		h.capacityUnit = h.unit
-		return h.history(all, used), nil
-	}
-	h.sort(all, used)
-	for _, x := range h.used {
-		if s := promapi.MemoryMetrics[x.name].Scope; s == promapi.ScopeProcess || s == promapi.ScopeWorkload {
-			return nil, fmt.Errorf("--capacity.query: %s is a part of a memory, and what others hold of that is not known: leave it out, or ask for gpu_memory_used_bytes", x.name)
-		}
-	}
-	b := &bounds{}
-	for name := range h.bounds {
-		h.bounds[name] = b
-	}
-	if b.total, err = q.ask(ctx, client, "capacity.query", q.capacity, r, func(int, int) {}); err != nil {
+	if err := toBytes(all, unit, used, "query", query); err != nil {
 		return nil, err
 	}
-	if h.capacityUnit, err = promapi.UnitOfAll(unit, namesIn(b.total), q.capacity); err != nil {
-		return nil, fmt.Errorf("--capacity.query: %w", err)
+	if q.capacity == "" {
+		return newAnswer(all, used, nil)
 	}
-	return h, nil
+	for _, name := range used {
+		if s := promapi.MemoryMetrics[name].Scope; s == promapi.ScopeProcess || s == promapi.ScopeWorkload {
+			return nil, fmt.Errorf("--capacity.query: %s is a part of a memory, and what others hold of that is not known: leave it out, or ask for gpu_memory_used_bytes", name)
+		}
+	}
+	totals, err := q.ask(ctx, client, "capacity.query", q.capacity, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := toBytes(totals, unit, namesIn(totals), "capacity.query", q.capacity); err != nil {
+		return nil, err
+	}
+	return newAnswer(all, used, totals)
+}
+
+// facts are series of this exporter that are no amounts of memory.
+var facts = []string{"gpu_info", "gpu_process_start_time_seconds", "gpu_process_sm_utilization_ratio", "gpu_process_idle_seconds"}
+
+// toBytes turns what the query of a flag has found into amounts. The unit is that given, or else that of the names of what is
+// used memory for certain.
+func toBytes(all []*series, unit float64, names []string, flag, query string) error {
+	unit, err := promapi.UnitOfAll(unit, names, query)
+	if err != nil {
+		return fmt.Errorf("--%s: %w", flag, err)
+	}
+	for _, x := range all {
+		if !slices.Contains(facts, x.name) || slices.Contains(names, x.name) {
+			if err := x.toBytes(unit); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // namesIn returns the names of series, in order. A query may have taken them away: "" is one, too.
-func namesIn(list []*scalar) []string {
-	var names []string
+func namesIn(list []*series) []string {
+	names := map[string]bool{}
 	for _, x := range list {
-		if !slices.Contains(names, x.name) {
-			names = append(names, x.name)
-		}
+		names[x.name] = true
 	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(names))
 }
 
 // usedNames returns the names of series that are used memory: those that do not
 // tell more about another one.
-func usedNames(list []*scalar) []string {
+func usedNames(list []*series) []string {
 	names := namesIn(list)
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		of, _, bound := bounding(name)
-		if _, used := promapi.MemoryMetrics[name]; used {
-			return false
+	more := map[string]bool{}
+	for _, name := range names {
+		for _, bound := range promapi.MemoryMetrics[name].Bounds() {
+			more[bound] = true
 		}
-		_, part := exportedMetrics[name]
-		return bound && slices.Contains(names, of) || part && slices.Contains(names, "gpu_memory_used_bytes")
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		_, memory := promapi.MemoryMetrics[name]
+		return !memory && (more[name] || parts[name] != nil && slices.Contains(names, ownMemory))
 	})
 }
 
@@ -191,22 +201,16 @@ func withBounds(query string) (all, metric string) {
 		return query, ""
 	}
 	names := append([]string{s.Name}, s.Metric.Bounds()...)
-	if s.Name == "gpu_memory_used_bytes" {
-		names = slices.Sorted(maps.Keys(exportedMetrics))
+	if s.Name == ownMemory {
+		names = append(names, slices.Sorted(maps.Keys(parts))...)
 	}
 	return s.Of(names...), s.Name
 }
 
-// client returns a client that keeps no connection.
-func (q *Prometheus) client() (*promapi.Client, error) {
-	return promapi.NewClient(promapi.ClientConfig{URL: q.URL, HTTPConfigFile: q.HTTPConfig, HTTPConfigFlag: "http.config.file", Program: command.Program})
-}
-
 // ask asks for a query over the whole range, in chunks. flag is what gave the query.
-func (q *Prometheus) ask(ctx context.Context, client *promapi.Client, flag, query string, r v1.Range, asked func(done, all int)) ([]*scalar, error) {
-	m := promMatrix{series: map[string]*scalar{}}
-	all := int(r.End.Sub(r.Start)/r.Step) + 1
-	points := min(chunkPoints, all)
+func (q *Prometheus) ask(ctx context.Context, client *promapi.Client, flag, query string, r v1.Range) ([]*series, error) {
+	m := matrix{series: map[string]*series{}}
+	points := min(chunkPoints, int(r.End.Sub(r.Start)/r.Step)+1)
 	for start := r.Start; !start.After(r.End); {
 		chunk := r
 		chunk.Start = start
@@ -221,17 +225,15 @@ func (q *Prometheus) ask(ctx context.Context, client *promapi.Client, flag, quer
 		if err != nil {
 			return nil, fmt.Errorf("--%s: %w", flag, err)
 		}
-		asked(int(chunk.End.Sub(r.Start)/r.Step)+1, all)
 		start = chunk.End.Add(r.Step)
 	}
 	if len(m.order) == 0 {
+		if m.found {
+			return nil, fmt.Errorf("--%s: what it found is no amount: all of it is NaN, infinite or a histogram", flag)
+		}
 		return nil, errNoResult(flag, r)
 	}
-	m.order = slices.DeleteFunc(m.order, func(x *scalar) bool { return len(x.points) == 0 })
-	if len(m.order) == 0 {
-		return nil, fmt.Errorf("--%s: what it found is no amount: all of it is NaN, infinite or a histogram", flag)
-	}
-	slices.SortFunc(m.order, func(a, b *scalar) int { return cmp.Compare(a.String(), b.String()) })
+	slices.SortFunc(m.order, func(a, b *series) int { return cmp.Compare(a.String(), b.String()) })
 	return m.order, nil
 }
 
@@ -241,7 +243,7 @@ func errNoResult(flag string, r v1.Range) error {
 }
 
 // askChunk adds what a part of the range holds.
-func (q *Prometheus) askChunk(ctx context.Context, client *promapi.Client, query string, r v1.Range, m *promMatrix) error {
+func (q *Prometheus) askChunk(ctx context.Context, client *promapi.Client, query string, r v1.Range, m *matrix) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	value, warnings, _, err := client.QueryRange(ctx, query, r)
@@ -251,57 +253,9 @@ func (q *Prometheus) askChunk(ctx context.Context, client *promapi.Client, query
 	if err != nil {
 		return client.Refused(err)
 	}
-	matrix, err := promapi.MatrixOf(value)
+	part, err := promapi.MatrixOf(value)
 	if err != nil {
 		return err
 	}
-	return m.add(matrix)
-}
-
-// promMatrix joins the parts of a range.
-type promMatrix struct {
-	series map[string]*scalar
-	order  []*scalar
-}
-
-func (m *promMatrix) add(matrix model.Matrix) error {
-	for _, stream := range matrix {
-		if err := promapi.CheckTimes(stream); err != nil {
-			return err
-		}
-		x := scalarOf(stream.Metric)
-		key := x.String()
-		if known := m.series[key]; known != nil {
-			x = known
-		} else {
-			m.series[key] = x
-			m.order = append(m.order, x)
-		}
-		for _, p := range stream.Values {
-			t := time.Duration(p.Timestamp) * time.Millisecond
-			if n := len(x.points); n > 0 && t <= x.points[n-1].t {
-				return fmt.Errorf("%s: %s is not after the point before it", x, Wall(t).Format(time.RFC3339))
-			}
-			// What is not finite is no amount: the series has a gap there.
-			if v := float64(p.Value); !math.IsNaN(v) && !math.IsInf(v, 0) {
-				x.append(t, v)
-			}
-		}
-	}
-	return nil
-}
-
-// scalarOf returns a series without points.
-func scalarOf(metric model.Metric) *scalar {
-	x := &scalar{}
-	for name, value := range metric {
-		switch {
-		case name == model.MetricNameLabel:
-			x.name = string(value)
-		case value != "":
-			x.labels = append(x.labels, Label{string(name), string(value)})
-		}
-	}
-	x.labels.sort()
-	return x
+	return m.add(part)
 }

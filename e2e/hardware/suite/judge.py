@@ -114,8 +114,8 @@ class Judge:
         try:
             origin = stretch(self.shift.recording, stretched, o.pace)
             said = verdicts(o.tool, stretched, origin, o.pace, self.launch.uuid, r.path("backtest-%s.log" % self.shift.name))
-            with open(r.path("backtest-%s.log" % self.shift.name), "a") as log:
-                subprocess.run([o.tool, "backtest", "--output=html", "--output-file=" + r.path("backtest-%s.html" % self.shift.name), stretched], stdout=log, stderr=log, timeout=120)
+            with open(r.path("backtest-%s.log" % self.shift.name), "a") as log, open(r.path("backtest-%s.html" % self.shift.name), "w") as page:
+                subprocess.run([o.tool, "backtest", "--output=html", stretched], stdout=page, stderr=log, timeout=120)
         except (OSError, EOFError, RuntimeError, ValueError, subprocess.TimeoutExpired) as error:
             return r.problem("shift %s: %s" % (self.shift.name, error))
         listed = any(pid in said for s in self.stories for pid in [s.pid] + s.children)

@@ -125,12 +125,12 @@ func TestJoin(t *testing.T) {
 			"what cannot be joined is judged alone", used + "{gpu=\"0\"} 9 1700000000\n" + process + "{gpu=\"0\",pid=\"7\"} 3 1700000000\n" +
 				process + "{gpu=\"1\",pid=\"7\"} 4 1700000000\n" + process + "{gpu=\"0\"} 5 1700000000\n" + process + "{gpu=\"0\",pid=\"7\",gpu_instance=\"x\"} 6 1700000000\n" +
 				process + "{gpu=\"0\",pid=\"8\",process_name=\"x\"} 7 1700000000\n",
-			"gpu=0 +0 9 7:3\ngpu=0 +0 5\ngpu=0, gpu_instance=x, pid=7 +0 6\ngpu=1, pid=7 +0 4\ngpu=0, pid=8, process_name=x +0 7\n",
+			"gpu=0 +0 9 7:3\ngpu=1, pid=7 +0 4\ngpu=0 +0 5\ngpu=0, gpu_instance=x, pid=7 +0 6\ngpu=0, pid=8, process_name=x +0 7\n",
 		},
 		{
 			"two series of one GPU all the time", used + "{gpu=\"0\",pod=\"a\"} 9 1700000000\n" + used + "{gpu=\"0\",pod=\"a\"} 9 1700001000\n" +
 				used + "{gpu=\"0\",pod=\"b\"} 8 1700000000\n" + used + "{gpu=\"0\",pod=\"b\"} 8 1700001000\n" + process + "{gpu=\"0\",pid=\"7\"} 3 1700000000\n",
-			"gpu=0 +0 9 7:3\ngpu=0 +1000 9\ngpu=0, pod=b +0 8\ngpu=0, pod=b +1000 8\n",
+			"gpu=0 +0 9 7:3\ngpu=0, pod=b +0 8\ngpu=0 +1000 9\ngpu=0, pod=b +1000 8\n",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestJoin(t *testing.T) {
 		})
 	}
 	const wrong = process + "{gpu=\"0\",pid=\"7\"} -3 1700000000\n"
-	if _, err := joined(t, used+"{gpu=\"0\"} 9 1700000000\n"+wrong); err == nil || !strings.Contains(err.Error(), `f: `+process+`{gpu="0",pid="7"} is -3 at 2023-11-14T22:13:20Z: this is no used memory`) {
+	if _, err := joined(t, used+"{gpu=\"0\"} 9 1700000000\n"+wrong); err == nil || !strings.Contains(err.Error(), process+`{gpu="0",pid="7"} is -3 at 2023-11-14T22:13:20Z: this is no used memory`) {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,0 +1,208 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// clock turns what a log says of the time into time since the Unix epoch.
+//
+// There is one rule for what a log leaves out. A time without a zone is in loc. A time without a date is on the day on which
+// the log begins, and on the next day once it goes back by more than half a day. Rows without a time are the interval apart.
+// Neither is guessed: without start and interval such a log is an error.
+type clock struct {
+	loc      *time.Location
+	start    time.Time
+	interval time.Duration
+
+	layout   string          // that fitted last
+	day      time.Time       // of the last time of day
+	ofDay    time.Duration   // the last time of day
+	from, to time.Duration   // no local time comes twice between them; a row beyond finds new ones
+	rounds   int             // of rows without a time, that were before
+	seen     map[string]bool // what has had its row in this round
+}
+
+// stamp is the time of a row.
+type stamp struct {
+	text  string
+	t     time.Duration
+	later time.Duration // where a local time comes twice, its second moment, else 0
+}
+
+// settle chooses the second moment of a local time that comes twice if the first lies before the last row.
+func (s *stamp) settle(last time.Duration) {
+	if s.t < last && s.later >= last {
+		s.t = s.later
+	}
+}
+
+// layouts are those of time stamps. One that ends in 00 tells its zone. A fraction of a second may follow the seconds in each.
+var layouts = []string{
+	time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05 -0700",
+	"2006/01/02 15:04:05", time.DateTime, "2006-01-02T15:04:05", time.ANSIC, "20060102 15:04:05", "2006/01/02 15:04", "2006-01-02 15:04",
+}
+
+// yearLast is how a date begins in most countries, each with an order of its own.
+var yearLast = regexp.MustCompile(`^\d\d?[./]\d\d?[./]\d{4}\b`)
+
+// errNoDate asks for the day of a log.
+const errNoDate = logError("tells the time of day and no date: give the day on which it begins, as --log.start=2026-03-01")
+
+// read reads a time stamp.
+func (c *clock) read(text string) (stamp, error) {
+	if t, ok := parseSMIStamp(text, c.loc); ok {
+		return c.local(text, t), nil
+	}
+	t, local, err := c.parse(text)
+	if err != nil {
+		return stamp{}, err
+	}
+	if y := t.UTC().Year(); y < 1971 || y >= gpu.LastYear {
+		return stamp{}, fmt.Errorf("%s is not between 1971 and %d", quote(text), gpu.LastYear)
+	}
+	if local {
+		return c.local(text, time.Duration(t.UnixNano())), nil
+	}
+	return stamp{text: text, t: time.Duration(t.UnixNano())}, nil
+}
+
+// parse reads a time stamp of any form. local says that it tells no zone.
+func (c *clock) parse(text string) (t time.Time, local bool, err error) {
+	if t, ok := epoch(text); ok {
+		return t, false, nil
+	}
+	if t, err := time.Parse(time.TimeOnly, text); err == nil {
+		t, err := c.timeOfDay(t)
+		return t, true, err
+	}
+	if t, err := time.ParseInLocation(c.layout, text, c.loc); c.layout != "" && err == nil {
+		return t, !strings.HasSuffix(c.layout, "00"), nil
+	}
+	for _, layout := range layouts {
+		if t, err := time.ParseInLocation(layout, text, c.loc); err == nil {
+			c.layout = layout
+			return t, !strings.HasSuffix(layout, "00"), nil
+		}
+	}
+	if yearLast.MatchString(text) {
+		return t, false, fmt.Errorf("cannot read %s as a time: whether the day comes first or the month is not guessed. Write the year first, as sed -E 's#(..)[./](..)[./](....)#\\3-\\2-\\1#' does where the day comes first", quote(text))
+	}
+	return t, false, fmt.Errorf("cannot read %s as a time such as 2026-03-01 17:01:16, 2026-03-01T17:01:16Z or 1772384476", quote(text))
+}
+
+// epoch reads seconds or milliseconds since the Unix epoch. No year is both. Fewer than ten digits before the point are
+// seconds since some other moment, such as the start of a program.
+func epoch(text string) (t time.Time, ok bool) {
+	digits, _, _ := strings.Cut(text, ".")
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || strings.Trim(text, "0123456789.") != "" || len(digits) < len("1000000000") {
+		return t, false
+	}
+	if v > 1e11 {
+		v = min(v/1000, 1e11) // which is in no year of a log
+	}
+	whole := math.Floor(v)
+	// A float64 holds the seconds of our time to some 200 ns.
+	return time.Unix(int64(whole), int64(math.Round((v-whole)*1e6))*int64(time.Microsecond)), true
+}
+
+// timeOfDay returns the moment of a time of day.
+func (c *clock) timeOfDay(t time.Time) (time.Time, error) {
+	if c.start.IsZero() {
+		return t, errNoDate
+	}
+	of := t.Sub(time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC))
+	switch start := c.start.In(c.loc); {
+	case c.day.IsZero():
+		c.day = start
+	case of < c.ofDay-12*time.Hour:
+		c.day = c.day.AddDate(0, 0, 1)
+	}
+	c.ofDay = of
+	return time.Date(c.day.Year(), c.day.Month(), c.day.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), c.loc), nil
+}
+
+// round returns the time of the next row of a log that tells none. A round ends before the row of what has had one in it
+// already; of says what this row is of.
+func (c *clock) round(of string) (stamp, error) {
+	if c.seen[of] {
+		c.rounds++
+		clear(c.seen)
+	}
+	c.seen[of] = true
+	return c.read(c.start.Add(time.Duration(c.rounds) * c.interval).Format(time.RFC3339Nano))
+}
+
+// local returns the stamp of a local time.
+func (c *clock) local(text string, t time.Duration) stamp {
+	if t >= c.from && t < c.to {
+		return stamp{text: text, t: t}
+	}
+	first, later := c.moments(t)
+	return stamp{text, first, later}
+}
+
+// moments returns both moments of the local time of t if it comes twice because the clock is set back, else t and 0. It finds
+// from and to.
+func (c *clock) moments(t time.Duration) (first, later time.Duration) {
+	moment := time.Unix(0, int64(t)).In(c.loc)
+	_, offset := moment.Zone()
+	start, end := moment.ZoneBounds()
+	first, c.from, c.to = t, math.MinInt64, math.MaxInt64
+	if !start.IsZero() {
+		_, before := start.Add(-1).Zone()
+		back := time.Duration(max(before-offset, 0)) * time.Second
+		if c.from = time.Duration(start.UnixNano()) + back; t < c.from {
+			first, later = t-back, t
+		}
+	}
+	if !end.IsZero() {
+		_, after := end.Zone()
+		back := time.Duration(max(offset-after, 0)) * time.Second
+		if c.to = time.Duration(end.UnixNano()) - back; t >= c.to {
+			later = t + back
+		}
+	}
+	return first, later
+}
+
+// parseSMIStamp reads a stamp of nvidia-smi, 2026/03/01 17:01:16.000, as time.Parse does, but in a fraction of the time. ok is
+// false for all else.
+func parseSMIStamp(text string, loc *time.Location) (t time.Duration, ok bool) {
+	const form = "0000/00/00 00:00:00.000"
+	if len(text) != len(form) {
+		return 0, false
+	}
+	var numbers [7]int // year, month, day, hour, minute, second, millisecond
+	n := 0
+	for i := range len(form) {
+		switch c := text[i]; {
+		case form[i] == '0' && c >= '0' && c <= '9':
+			numbers[n] = 10*numbers[n] + int(c-'0')
+		case form[i] != '0' && c == form[i]:
+			n++
+		default:
+			return 0, false
+		}
+	}
+	year, month, day := numbers[0], time.Month(numbers[1]), numbers[2]
+	hour, minute, second := numbers[3], numbers[4], numbers[5]
+	if year < 1972 || year >= gpu.LastYear || hour > 23 || minute > 59 || second > 59 {
+		return 0, false
+	}
+	moment := time.Date(year, month, day, hour, minute, second, numbers[6]*int(time.Millisecond), loc)
+	if month < 1 || month > 12 || day < 1 || day > 28 && time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Day() != day {
+		return 0, false
+	}
+	return time.Duration(moment.UnixNano()), true
+}
