@@ -84,7 +84,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/runbook", 200, `<h3 id="gpuoutofmemorypredicted">`},
 		{"GET", "/predict/gpu-1-mig-3", 200, "GPU 1, MIG 3 (2g.20gb): leaks"},
 		{"GET", "/predict/gpu-4", 200, "GPU 4: not judged yet"},
-		{"GET", "/predict/gpu-2", 200, "GPU 2: cannot be read"},
+		{"GET", "/predict/gpu-2", 200, "GPU 2 (GPU-lost) cannot be read"},
 		{"GET", "/predict/gpu-9", 404, "There is no such GPU or GPU instance now."},
 		{"GET", "/predict/gpu-1", 404, "There is no such GPU or GPU instance now."},
 		{"GET", "/predict/gpu-0/x", 404, "not found"},
