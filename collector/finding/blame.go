@@ -5,13 +5,13 @@ package finding
 
 import "time"
 
-// blame is since when a condition holds, and who is to blame for it.
+// blame is a condition, its begin and its culprit.
 type blame struct {
 	Since time.Duration `json:"since,omitempty"` // on the clock of detector.Frame.T; 0: it does not hold
 	Who   Who           `json:"who,omitzero"`
 }
 
-// holds notes whether a condition holds now, and reports whether it has for so long.
+// holds notes whether the condition holds now, and reports whether it has held for the wait.
 func (b *blame) holds(condition bool, now, wait time.Duration) bool {
 	switch {
 	case !condition:
@@ -22,8 +22,8 @@ func (b *blame) holds(condition bool, now, wait time.Duration) bool {
 	return condition && b.Since <= now-wait
 }
 
-// pick returns who is to blame of those who take part. It stays until it takes part no more or another takes twice as
-// much. Where nobody does it stays, too, as between two lives of a crash loop; but not if it is known that nobody is.
+// pick returns the culprit among the parts. The last culprit stays until its part is 0 or another part is twice as large. It
+// also stays while there are no parts, as between two lives of a crash loop, unless nobody says that no process is to blame.
 func (b *blame) pick(parts shares, nobody bool) Who {
 	var most, kept share
 	for _, p := range parts {
@@ -43,7 +43,7 @@ func (b *blame) pick(parts shares, nobody bool) Who {
 	return b.Who
 }
 
-// share is how much somebody takes part.
+// share is one part, such as bytes held or bytes per second.
 type share struct {
 	who    Who
 	amount float64
@@ -51,7 +51,7 @@ type share struct {
 
 type shares []share
 
-// add adds an amount; 0 and less is none.
+// add adds an amount above 0.
 func (s *shares) add(w Who, amount float64) {
 	if !(amount > 0) {
 		return

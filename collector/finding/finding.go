@@ -1,8 +1,8 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package finding decides what alerts say of a memory, and who is to blame. An alert that names another one is another
-// alert, so the decision has a memory: see Memory.
+// Package finding decides which alerts a memory has, and which culprit they name. Alertmanager takes an alert with another
+// culprit for another alert. So the decision depends on earlier ones: see Memory.
 package finding
 
 import (
@@ -13,31 +13,31 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// The waits of what is foretold. A restart of the exporter does not restart them, but a gap of fullFor. Measured on the programs of
-// detector/RESULTS.md that nobody tuned on: with a minute in place of each, false pages were twice as many, and tickets two thirds more.
+// The waits of forecasts. A restart of the exporter does not restart them, a gap of fullFor does. Source: the held-out programs of
+// detector/RESULTS.md. With a minute in place of each there were twice as many false pages, and two thirds more tickets.
 const (
-	// PageWait is how long the detector's page must hold. Every page comes later by as much.
+	// PageWait is how long the detector must want a page before it is sent. Every page is late by that much.
 	PageWait = 3 * time.Minute
-	// LeakWait is how long a leak must last that is no page.
+	// LeakWait is how long a leak must last before it is a ticket.
 	LeakWait = 30 * time.Minute
 )
 
 const (
-	// Memory is nearly full above nearlyFull of its capacity, unless processes that hold still have preallocated of it: that
-	// is on purpose. It must last for fullFor, longer than most loads and evaluations.
+	// A memory is nearly full if more than nearlyFull of its capacity is used for fullFor, longer than most loads and evaluations.
+	// It is not if processes whose memory does not change hold preallocated of it: a server that preallocates means to.
 	nearlyFull   = 0.95
 	preallocated = 0.75
 	fullFor      = 10 * time.Minute
-	// heldFor is how long memory must be held by nobody: a driver may take minutes to free it.
+	// heldFor is how long a zombie must hold memory, or memory must outlive its process: a driver may take minutes to free it.
 	heldFor = 15 * time.Minute
 	// crashes ends of processes in a full memory within crashesIn are a crash loop.
 	crashes   = 3
 	crashesIn = time.Hour
-	// mostEnds bounds how many are remembered.
+	// mostEnds bounds how many ends Memory keeps.
 	mostEnds = 32
 )
 
-// Who is a process by its labels, whatever its pid, or a pod or job as a whole. The zero Who is nobody that is known.
+// Who has the labels of a process, without its pid, or of a whole pod or job. The zero Who is an unknown culprit.
 type Who struct {
 	Namespace string `json:"namespace,omitempty"`
 	Pod       string `json:"pod,omitempty"`
@@ -56,19 +56,19 @@ func Of(o *gpu.Owner) Who {
 	return Who{Namespace: o.Namespace, Pod: o.Pod, Container: o.Container, SlurmJob: o.SlurmJob, Process: o.Process, User: o.User}
 }
 
-// with reports whether a process belongs to a pod or job. A pod has no job of its own.
+// with reports whether a process belongs to a pod or job. Processes of one pod may be of several jobs.
 func (w *Who) with(whole *Who) bool {
 	return w.Namespace == whole.Namespace && w.Pod == whole.Pod && (w.Pod != "" || w.SlurmJob == whole.SlurmJob)
 }
 
-// Part is a process, or a pod or job, that holds a part of a memory.
+// Part is a process, pod or job that uses a memory.
 type Part struct {
 	Who     Who
 	PID     uint32 // of a process
 	Used    uint64
 	Verdict *detector.Verdict // nil of one that has ended
 	Grows   detector.Inside
-	Line    string // that allocates most of what grows; "" where that is not known
+	Line    string // of code that allocates most of the growth; "" if unknown
 }
 
 // End is the end of a process while the memory was nearly full.
@@ -79,7 +79,7 @@ type End struct {
 	At    time.Duration `json:"at"`
 }
 
-// Sample is one memory after a frame. FillsWithin is that of the detector where no rule says otherwise.
+// Sample is one memory after a frame. FillsWithin is the detector's default.
 type Sample struct {
 	Name        string        // of the GPU or GPU instance
 	Now         time.Duration // the wall clock, as the moments of the verdicts have it
@@ -89,33 +89,33 @@ type Sample struct {
 	Workloads   []Part
 	Unreleased  []Part
 	Ends        []End
-	Owner       Who // whom the memory is allotted to: it stands in for a culprit that is not known
+	Owner       Who // the pod that the GPU is allotted to. It stands in for an unknown culprit
 	FillsWithin time.Duration
 }
 
-// Finding is what is said of a memory with the same culprit. What there is nothing to say of is absent.
+// Finding has all alerts of a memory that name the same culprit. A value that no alert needs is absent.
 type Finding struct {
 	Who
-	// OOM is the time left in seconds, and Evidence what foretells it. It is due once it has lasted for as long as an alert waits.
+	// OOM is the time left in seconds, and Evidence its reason. OOMDue says that it has lasted for the wait of its alert.
 	OOM      detector.Value
 	Evidence detector.Evidence
 	OOMDue   bool
-	// Leaking is the growth in bytes per second of the memory that leaks.
+	// Leaking is the growth of the leak in bytes per second.
 	Leaking detector.Value
 	LeakDue bool
-	// Zombie and Unreleased are bytes that nobody will use again.
+	// Zombie and Unreleased are bytes that no program will use again.
 	Zombie, Unreleased    detector.Value
 	NearlyFull, CrashLoop bool
 }
 
-// Memory remembers what was said of a memory, and who was to blame. The zero Memory is ready for use. It is written to the
-// state file; a copy does not change any more.
+// Memory keeps the earlier alerts of a memory, and their culprits. The zero Memory is ready for use. The state file has it. A
+// copy is independent of the original.
 type Memory struct {
 	Seen       time.Duration     `json:"seen,omitempty"`   // the last frame
 	Judged     time.Duration     `json:"judged,omitempty"` // the last one at which there was a verdict on growth
 	Evidence   detector.Evidence `json:"evidence,omitempty"`
-	Page       blame             `json:"page,omitzero"`   // of the detector, whose culprit is that of OOM
-	Paged      time.Duration     `json:"paged,omitempty"` // when it was last said
+	Page       blame             `json:"page,omitzero"`   // the detector wants a page; OOM has its culprit
+	Paged      time.Duration     `json:"paged,omitempty"` // the last frame with a page
 	OOM        blame             `json:"oom,omitzero"`    // since this evidence is there
 	Leak       blame             `json:"leak,omitzero"`
 	Zombie     blame             `json:"zombie,omitzero"`
@@ -125,10 +125,10 @@ type Memory struct {
 	Ends       []End             `json:"ends,omitempty"` // of the last hour
 }
 
-// Judge returns what is to be said after a frame, nil for nothing.
+// Judge returns the findings after a frame, nil if there are none.
 func (m *Memory) Judge(s *Sample) (list []Finding) {
 	now := s.Judgement.T
-	if now-m.Seen >= fullFor { // nobody knows what was meanwhile
+	if now-m.Seen >= fullFor { // the time between is unknown
 		m.Zombie.Since, m.Unreleased.Since, m.Full.Since = now, now, now
 	}
 	m.Seen = now
@@ -173,11 +173,11 @@ func (m *Memory) Judge(s *Sample) (list []Finding) {
 	return list
 }
 
-// growth decides what is said of what grows. Where there is no verdict, as where a reading has failed, what was before goes on.
+// growth adds the findings on growth. Without a verdict, as after a reading that failed, the last ones stay.
 func (m *Memory) growth(s *Sample, of func(Who) *Finding) {
 	j, now := s.Judgement, s.Judgement.T
 	leaking, leak := j.Device.Rate, j.Device.Leak
-	if !j.Device.Judged { // as on a GPU that does not tell how much is used
+	if !j.Device.Judged { // such as a GPU whose driver does not tell its used memory
 		sum := 0.0
 		for i := range s.Processes {
 			sum += leaks(s.Processes[i].Verdict)
@@ -200,32 +200,32 @@ func (m *Memory) growth(s *Sample, of func(Who) *Finding) {
 	}
 }
 
-// forecast decides what is said of the end of a memory.
+// forecast adds the finding that the memory will be full.
 func (m *Memory) forecast(s *Sample, of func(Who) *Finding) {
 	j, now := s.Judgement, s.Judgement.T
 	if is := m.evidence(s); is != m.Evidence {
 		m.Evidence, m.OOM.Since = is, now
 	}
-	// A page that was said waits no more after an interruption shorter than its wait, as between two lives of a crash loop.
+	// After an interruption shorter than its wait, as between two lives of a crash loop, a page does not wait again.
 	page := m.Page.holds(j.Page, now, PageWait) || j.Page && m.Paged > now-PageWait && m.Paged <= now
 	if page {
 		m.Paged = now
 	}
 	unknown := j.Residual.Judged && j.Residual.Leak
 	if m.OOM.holds(m.Evidence != detector.EvidenceNone, now, 0) {
-		rate := leaks // who does not leak is not to blame for a leak, however fast it loads
+		rate := leaks // a process that only loads is never the culprit of a leak, however fast it grows
 		if m.Evidence == detector.EvidenceFilling {
 			rate = takesPart
 		}
 		f := of(m.OOM.pick(s.growing(rate, m.OOM.Who), unknown))
 		f.OOM, f.Evidence = j.Device.SecondsToOOM, m.Evidence
-		// What has a ticket is silent while its page waits: an alert outlives that, and its value would be a page.
+		// A ticket is silent while its page waits. Its alert lasts longer than that, and its value would already be a page.
 		f.OOMDue = page || !j.Page && m.Evidence == detector.EvidenceLeak && m.OOM.Since <= now-LeakWait
 	}
 }
 
-// evidence returns what foretells the end of the memory: growth that may end before is nobody's business. While a page is on it
-// does not change, though another evidence may be there as well: it stands in a label.
+// evidence returns the reason of the forecast, none if growth may end before the memory is full. It is a label, so it does not
+// change while there is a page.
 func (m *Memory) evidence(s *Sample) detector.Evidence {
 	j, v := s.Judgement, &s.Judgement.Device
 	switch {
@@ -237,7 +237,8 @@ func (m *Memory) evidence(s *Sample) detector.Evidence {
 	return j.Evidence
 }
 
-// takesPart returns how fast a series grows that fills the memory, and leaks how fast one that leaks does; 0 if it does not.
+// takesPart returns the growth of a series if it helps to fill the memory, and leaks its growth if it leaks, in bytes per second;
+// else 0.
 func takesPart(v *detector.Verdict) float64 {
 	if rate := leaks(v); rate > 0 || v.SecondsToOOM.Finite() == nil {
 		return rate
@@ -252,8 +253,8 @@ func leaks(v *detector.Verdict) float64 {
 	return v.Rate.V
 }
 
-// growing returns who grows, and how fast: processes, and the pods and jobs of which no process does, or may before it is
-// judged, or who was to blame.
+// growing returns the growth of each process. It adds pods and jobs without a process that grows or waits for its verdict, and
+// the one that was the culprit before.
 func (s *Sample) growing(rate func(*detector.Verdict) float64, before Who) shares {
 	grow := shares{}
 	for i := range s.Processes {
@@ -276,7 +277,7 @@ func (s *Sample) growing(rate func(*detector.Verdict) float64, before Who) share
 	return grow
 }
 
-// held returns who holds memory in such a pattern, and how much, and the sum of that.
+// held returns the memory of each process with such a pattern, and their sum, in bytes.
 func (s *Sample) held(is func(detector.Pattern) bool) (by shares, sum float64) {
 	for i := range s.Processes {
 		p := &s.Processes[i]
@@ -303,8 +304,8 @@ func (s *Sample) nearlyFull() bool {
 	return still <= preallocated*float64(s.Memory.Total.V)
 }
 
-// ended notes ends, and forgets those that are not of the last hour. The ranks of a job, which end together, end once: another
-// end is that of a process that came after the last one.
+// ended keeps the ends of the last hour. The ranks of a job end together, and count once: the next end that counts is of a
+// process that started after the last one.
 func (m *Memory) ended(ends []End, now time.Duration) {
 	for _, e := range ends {
 		if n := len(m.Ends); n == 0 || e.Began > m.Ends[n-1].At {

@@ -12,12 +12,12 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// Lost is the alert on a GPU that cannot be read.
+// Lost is the alert for a GPU that cannot be read.
 const Lost = "GPULost"
 
 const nvlink5 = "an error of NVLink 5"
 
-// xids has the codes for which somebody is woken, or gets a ticket, in the words of the mixin: a test compares them.
+// xids has the codes with a page or a ticket. A test compares the words with those of the mixin.
 var xids = map[Severity]map[uint64]string{
 	Page: {
 		62: "its micro-controller has halted", 74: "an error of an NVLink connection", 79: "it has fallen off the bus",
@@ -30,18 +30,18 @@ var xids = map[Severity]map[uint64]string{
 	},
 }
 
-// Hardware is what is known of the health of a GPU.
+// Hardware is the health of a GPU.
 type Hardware struct {
 	Name    string // with its model
 	Up      bool
-	Error   string    // why it cannot be read; "" where that is not known
+	Error   string    // why it cannot be read; "" if unknown
 	Sampled time.Time // its last sample; zero before the first
 	XIDs    []uint64  // the codes of the last quarter of an hour
 	ECC     gpu.ECC
 	Thermal gpu.Thermal
 }
 
-// Messages returns what is wrong, as the alerts of the mixin say it.
+// Messages returns what the alerts of the mixin say of this GPU.
 func (h *Hardware) Messages() (list []Message) {
 	add := func(severity Severity, alert, summary, detail, advice string) {
 		list = append(list, Message{Severity: severity, Alert: alert, Summary: h.Name + " " + summary, Detail: detail, Advice: advice, Left: math.Inf(1)})
@@ -86,12 +86,12 @@ func (h *Hardware) Messages() (list []Message) {
 	return list
 }
 
-// XID returns the message on an error; the zero Message where nobody need act.
+// XID returns the message on an XID error; the zero Message if it has no alert.
 func XID(code uint64) Message {
 	return append((&Hardware{Name: "the GPU", Up: true, XIDs: []uint64{code}}).Messages(), Message{})[0]
 }
 
-// hot reports whether a sensor has reached the temperature at which the driver slows the GPU down.
+// hot reports whether a sensor has reached the temperature from which the driver slows the GPU down.
 func (h *Hardware) hot() bool {
 	of := func(list []gpu.Named[float64], name string) float64 {
 		for _, v := range list {

@@ -15,26 +15,26 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// Severity is whom a message is for.
+// Severity says how soon a person must act.
 type Severity uint8
 
 // The severities, the most urgent last.
 const (
-	Note    Severity = iota // nobody need act
-	Unknown                 // it is not known whether all is well
-	Ticket                  // somebody should act in the morning
-	Page                    // somebody gets up
+	Note    Severity = iota // no action
+	Unknown                 // the health is unknown
+	Ticket                  // act within the day
+	Page                    // act now
 )
 
 // String returns the severity as the JSON has it.
 func (s Severity) String() string { return [...]string{"note", "unknown", "ticket", "page"}[s] }
 
-// What a ticket takes. The steps of 100 MiB and 1 GiB are gpumemprof's warning and critical.
+// The thresholds of a ticket. 100 MiB and 1 GiB are gpumemprof's warning and critical.
 const (
-	// TicketWithin is how soon a leak ends for which somebody should act today.
+	// TicketWithin is the longest time left of a leak for a ticket.
 	TicketWithin = 24 * time.Hour
-	// LeakTicket is what a leak must have retained until it has lasted for LeakWait, and HeldTicket what must be held by nobody, in
-	// bytes. Memory that is held of at least LeakTicket is a note.
+	// A leak that has kept LeakTicket bytes is a ticket before LeakWait is over. Memory of a zombie, or of a process that ended,
+	// is a note from LeakTicket bytes on, and a ticket from HeldTicket bytes on.
 	LeakTicket = 100 << 20
 	HeldTicket = 1 << 30
 )
@@ -45,19 +45,19 @@ const (
 	Leak        = "GPUMemoryLeakDetected"
 )
 
-// Message is one thing that somebody should know, in words.
+// Message is one finding in words.
 type Message struct {
 	Severity Severity
-	Alert    string // the alert that says the same, whose name the runbook's chapter bears; "" for none
+	Alert    string // the alert of the mixin and the chapter of the runbook; "" for none
 	Who      Who
-	Summary  string  // what is so, a sentence without its full stop
-	Detail   string  // who does it, and how much: sentences
-	Advice   string  // one sentence on what to do, or two
-	Left     float64 // seconds; +Inf where nothing foretells an end
-	Due      bool    // it has lasted for as long as its alert waits
+	Summary  string  // one sentence without its full stop
+	Detail   string  // sentences: the culprit, and how much
+	Advice   string  // one or two sentences on what to do
+	Left     float64 // seconds until the memory is full; +Inf without a forecast
+	Due      bool    // it has lasted for the wait of its alert
 }
 
-// Details returns what follows the summary.
+// Details returns the sentences after the summary.
 func (m *Message) Details() string { return Joined(" ", m.Detail, m.Advice) }
 
 // Text returns all of it.
@@ -68,8 +68,8 @@ func (m *Message) Compare(other *Message) int {
 	return cmp.Or(cmp.Compare(other.Severity, m.Severity), cmp.Compare(m.Left, other.Left))
 }
 
-// Messages returns what there is to say of a memory of which Judge returned that. The alerts wait for minutes until they say it:
-// this is what is so now, the most urgent first.
+// Messages puts the findings of Judge into words, the most urgent first. They describe the memory now. An alert waits for
+// minutes until it fires.
 func (s *Sample) Messages(found []Finding, cfg *detector.Config) (list []Message) {
 	for i := range found {
 		f := &found[i]
@@ -101,7 +101,7 @@ func (s *Sample) Messages(found []Finding, cfg *detector.Config) (list []Message
 	return list
 }
 
-// runsOut foretells the end of a memory, if it is near enough for a page or a ticket.
+// runsOut returns the message that a memory will be full, if that is near enough for a page or a ticket.
 func (s *Sample) runsOut(f *Finding) (Message, bool) {
 	if !f.OOM.OK || !s.Judgement.Page && (f.Evidence != detector.EvidenceLeak || f.OOM.V >= TicketWithin.Seconds()) {
 		return Message{}, false
@@ -122,7 +122,7 @@ func (s *Sample) runsOut(f *Finding) (Message, bool) {
 	return m, true
 }
 
-// leaks tells of a leak whose end is far or not known.
+// leaks returns the message on a leak whose end is far or unknown.
 func (s *Sample) leaks(f *Finding) Message {
 	v := &s.Judgement.Device
 	m := Message{
@@ -135,7 +135,7 @@ func (s *Sample) leaks(f *Finding) Message {
 	return m
 }
 
-// holds tells of memory that nobody will use again.
+// holds returns the message on memory that no program will use again.
 func (s *Sample) holds(f *Finding, bytes detector.Value, as detector.Pattern) Message {
 	m := Message{
 		Severity: Note, Alert: "GPUMemoryHeldByNobody", Summary: humanize.Bytes(bytes.V) + " of " + s.Name + " are held, and nobody uses them",
@@ -151,13 +151,13 @@ func (s *Sample) holds(f *Finding, bytes detector.Value, as detector.Pattern) Me
 	return m
 }
 
-// HeldBy says of who holds memory for nothing, by its pattern, how that is seen.
+// HeldBy says behind the name of a process how a pattern shows.
 var HeldBy = map[detector.Pattern]string{
 	detector.PatternZombie:     "computes nothing, and shows no sign of going on",
 	detector.PatternUnreleased: "has ended, and this memory of it has stayed",
 }
 
-// grows says whose growth it is, how fast it is, what of it grows, and what it has kept.
+// grows describes growth: the culprit, the speed, the kind of memory, and the bytes kept.
 func (s *Sample) grows(f *Finding) string {
 	list, rate, others := s.Processes, s.Judgement.Rate, 0
 	if f.Whole {
@@ -199,14 +199,14 @@ func (s *Sample) grows(f *Finding) string {
 	return text
 }
 
-// Inside says what of a process grows that has a probe.
+// Inside says which memory of a process with a probe grows.
 var Inside = map[detector.Inside]string{
 	detector.InsideTensors:   "Its tensors grow.",
 	detector.InsideUntracked: "Its tensors do not grow, a library does.",
 	detector.InsidePool:      "Its tensors do not grow, what its allocator keeps does.",
 }
 
-// does says what who does; "" where nobody is known.
+// does says what the culprit does; "" if it is unknown.
 func (s *Sample) does(f *Finding, list []Part, amount func(*Part) float64, what string) string {
 	name, _ := s.who(f, list, amount)
 	if name == "" {
@@ -215,10 +215,10 @@ func (s *Sample) does(f *Finding, list []Part, amount func(*Part) float64, what 
 	return name + " " + what + "."
 }
 
-// who names who a finding blames, at the begin of a sentence, and which of a list that is: of those that bear its labels the one of
-// which there is most. It is "" where nobody is known, and has no pid where none of the list takes part.
+// who names the culprit of a finding for the begin of a sentence; "" if it is unknown. It also returns the part with its labels and
+// the largest amount. The name has no pid if there is no such part.
 func (s *Sample) who(f *Finding, list []Part, amount func(*Part) float64) (name string, most *Part) {
-	if f.Who == (Who{}) && s.Judgement.Residual.Leak { // not of a process that is not known either
+	if f.Who == (Who{}) && s.Judgement.Residual.Leak { // no process is to blame, known or not
 		return "", nil
 	}
 	for i := range list {

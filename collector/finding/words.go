@@ -16,7 +16,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// The words for a verdict, and for a GPU that does not answer or is broken.
+// The words for a verdict, and for a GPU that is lost or has errors.
 const (
 	Unreadable = "cannot be read"
 	Broken     = "has errors"
@@ -28,7 +28,7 @@ const (
 	NoLeak     = "no leak"
 )
 
-// Word returns the word for a verdict. A confidence of at least that of cfg.ClearThreshold does not rule a leak out.
+// Word returns the word for a verdict. From cfg.ClearThreshold on, the confidence does not rule out a leak.
 func Word(v *detector.Verdict, cfg *detector.Config) string {
 	switch {
 	case v.Muted:
@@ -45,7 +45,7 @@ func Word(v *detector.Verdict, cfg *detector.Config) string {
 	return NoLeak
 }
 
-// patterns has those whose name says too little.
+// patterns has words for patterns whose names say too little.
 var patterns = map[detector.Pattern]string{
 	detector.PatternLeakLinear:    "grows steadily",
 	detector.PatternLeakStaircase: "grows in steps",
@@ -61,7 +61,7 @@ func Pattern(v *detector.Verdict) string {
 	return cmp.Or(patterns[v.Pattern], v.Pattern.String())
 }
 
-// withheld has the reasons for which growth is no leak yet. They are those of the dashboard, too: a test compares them.
+// withheld has the reasons why growth is no leak yet. A test compares them with those of the dashboard.
 var withheld = map[detector.Withheld]string{
 	detector.WithheldMinSpan:      "has only begun to grow",
 	detector.WithheldProgramBegin: "may be the start of a program",
@@ -70,23 +70,22 @@ var withheld = map[detector.Withheld]string{
 	detector.WithheldSlowing:      "slows down, and would end before the memory is full",
 }
 
-// Reason returns the harmless reason for which growth is withheld, behind "it"; "" for detector.WithheldNone.
+// Reason returns why growth may be harmless, behind "it"; "" for detector.WithheldNone.
 func Reason(why detector.Withheld) string { return withheld[why] }
 
-// Withheld returns what can be said of growth behind "it": the reason, and how much longer it must last to be called a leak, such
-// as "may be the start of a program, and must grow for another 35 min". It is "" for detector.WithheldNone. What slows
-// down need not last: it would end.
+// Withheld returns the reason behind "it", and how much longer growth must last to be a leak: "may be the start of a program, and
+// must grow for another 35 min". Growth that slows down has no such time. It is "" for detector.WithheldNone.
 func Withheld(why detector.Withheld, more time.Duration) string {
 	if why == detector.WithheldNone || why == detector.WithheldSlowing {
 		return withheld[why]
 	}
 	if more > time.Minute {
-		more = (more + time.Minute - 1).Truncate(time.Minute) // what is left is over at 0 alone
+		more = (more + time.Minute - 1).Truncate(time.Minute) // rounded up: 0 is over
 	}
 	return withheld[why] + ", and must grow for another " + humanize.Duration(more)
 }
 
-// NotYet says why what grows, or seems to, is no leak; "" where nothing does.
+// NotYet says why growth is no leak; "" without growth.
 func NotYet(v *detector.Verdict, cfg *detector.Config) string {
 	switch {
 	case !v.Judged || v.Leak:
@@ -99,7 +98,7 @@ func NotYet(v *detector.Verdict, cfg *detector.Config) string {
 	return ""
 }
 
-// noLeak says of a pattern why it is no leak.
+// noLeak says why a pattern is no leak.
 var noLeak = map[detector.Pattern]string{
 	detector.PatternUnknown:    "Nothing is seen to grow for long.",
 	detector.PatternStable:     "What is held stays the same.",
@@ -113,7 +112,7 @@ var noLeak = map[detector.Pattern]string{
 	detector.PatternUnreleased: "A process has ended, and its memory has not come back.",
 }
 
-// Why says why a memory is called a leak, or why it is not.
+// Why says why a memory leaks, or why it does not.
 func (s *Sample) Why(cfg *detector.Config) string {
 	v := &s.Judgement.Device
 	text := ""
@@ -135,7 +134,7 @@ func (s *Sample) Why(cfg *detector.Config) string {
 	return text
 }
 
-// Watched returns how far the fullest window of a verdict looks back.
+// Watched returns the longest time that a window of a verdict covers.
 func Watched(v *detector.Verdict) (d time.Duration) {
 	for _, f := range v.Windows {
 		d = max(d, time.Duration(float64(f.Span)*f.Fill))
@@ -143,10 +142,10 @@ func Watched(v *detector.Verdict) (d time.Duration) {
 	return d
 }
 
-// Percent writes a ratio. It never rounds up to a certainty that is not there.
+// Percent writes a ratio. It rounds down, so that 100 % is certain.
 func Percent(ratio float64) string { return fmt.Sprintf("%d %%", int(math.Floor(ratio*100+1e-9))) }
 
-// Used writes what is used of a memory, and of how much. What the driver reserves is in neither.
+// Used writes the used memory and the capacity, both without the memory that the driver reserves.
 func Used(m gpu.Memory) string {
 	capacity := m.Capacity()
 	switch {
@@ -159,7 +158,7 @@ func Used(m gpu.Memory) string {
 	return fmt.Sprintf("%s of %s (%s)", humanize.Bytes(used), humanize.Bytes(all), Percent(math.Min(used/all, 1)))
 }
 
-// Interval writes the 90 % interval of the time left. It is "" where none is known, or where both ends read alike.
+// Interval writes the 90 % interval of the time left. It is "" if it is unknown, or if both ends read alike.
 func Interval(v *detector.Verdict) string {
 	switch {
 	case v.SecondsToOOM.Finite() == nil || !v.Lower.OK || !v.Upper.OK:
@@ -174,7 +173,7 @@ func Interval(v *detector.Verdict) string {
 	return lower + " to " + upper
 }
 
-// Left writes the time left and its interval; "" where nothing foretells an end.
+// Left writes the time left and its interval; "" without a forecast.
 func Left(v *detector.Verdict) string {
 	if v.SecondsToOOM.Finite() == nil {
 		return ""
@@ -191,7 +190,7 @@ func Process(name string, pid uint32) string {
 	return fmt.Sprintf("%s (pid %d)", cmp.Or(name, "unknown process"), pid)
 }
 
-// Place says in which pod or job somebody runs, and whose that is, as far as it is known.
+// Place names the pod, container, job and user of a process, as far as they are known.
 func (w *Who) Place() string {
 	pod := w.Pod
 	if pod != "" {
@@ -206,12 +205,12 @@ func (w *Who) Place() string {
 	return Joined(", ", named("pod", pod), named("container", w.Container), named("Slurm job", w.SlurmJob), named("user", w.User))
 }
 
-// Joined writes those of the parts that are known.
+// Joined writes all parts but those that are "".
 func Joined(separator string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), separator)
 }
 
-// drivers says what to do about the driver's reasons that have a usual cause.
+// drivers has the usual cause of a reason of gpu_driver_error, and what to do.
 var drivers = map[string]string{
 	"starting":                 "the exporter has just started",
 	"library_not_found":        "libnvidia-ml.so.1 was not found. Install the driver; in a container, NVIDIA_DRIVER_CAPABILITIES must hold utility; --nvml.library-path names the file elsewhere",
@@ -223,7 +222,7 @@ var drivers = map[string]string{
 	"driver_does_not_initiate": "see dmesg",
 }
 
-// Driver says why no GPU can be seen, and what to do about it. The reason is one of gpu_driver_error.
+// Driver says why no GPU is seen, and what to do. The reason is one of gpu_driver_error.
 func Driver(reason string) Message {
 	m := Message{Severity: Page, Alert: "GPUDriverDown", Summary: Joined(": ", "The driver does not answer ("+reason+")", drivers[reason]), Left: math.Inf(1)}
 	if reason == "prometheus_does_not_answer" {

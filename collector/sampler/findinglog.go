@@ -20,14 +20,14 @@ import (
 // waitFresh is how long before the end of a process growth was withheld if that matters.
 const waitFresh = time.Minute
 
-// findingLog writes each message on a memory once when it begins, and once when it is over: what a page showed for a minute
-// at night can be read in the morning.
+// findingLog writes each message on a memory when it begins, and when it is over. So you can read in the morning what the page
+// showed for a minute at night.
 type findingLog struct {
 	known   map[messageKey]entry
-	located map[processKey]time.Time // when those were asked of which the lines were said
+	located map[processKey]time.Time // when a process was asked for the lines that the log has
 }
 
-// entry is what was said last of a message.
+// entry is the last line of a message.
 type entry struct {
 	severity finding.Severity
 	alert    string
@@ -36,12 +36,11 @@ type entry struct {
 // messageKey names a message over its whole life.
 type messageKey struct {
 	instance gpu.Opt[uint32]
-	alert    string // that of a leak for one that runs out of memory, too
+	alert    string // finding.Leak also for finding.OutOfMemory
 	who      finding.Who
 }
 
-// update compares what is said of a new state with what was said of the one before. Of a memory of which nothing is said this time,
-// as where reading it has failed, all goes on.
+// update writes the differences between a new state and the last one. Messages on a memory that could not be read this time stay.
 func (l *findingLog) update(logger log.Logger, state *DeviceState, cfg *detector.Config) {
 	if l.located == nil {
 		l.located = map[processKey]time.Time{}
@@ -60,7 +59,7 @@ func (l *findingLog) update(logger log.Logger, state *DeviceState, cfg *detector
 	l.sites(logger, state)
 }
 
-// domain writes what is new of a memory.
+// domain writes the new messages on a memory.
 func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, now map[messageKey]entry) {
 	v := &d.Judgement.Device
 	for k, before := range l.known {
@@ -69,7 +68,7 @@ func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, 
 		}
 	}
 	var messages []finding.Message
-	if len(d.Device.Findings) > 0 { // else there is none with an alert, and no need to write it for each sample
+	if len(d.Device.Findings) > 0 { // words cost time, and without a finding no message has an alert
 		messages = d.Messages(cfg)
 	}
 	for _, m := range messages {
@@ -90,13 +89,13 @@ func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, 
 	}
 }
 
-// judged reports whether a process on a memory is.
+// judged reports whether a process on a memory is judged.
 func (m *Domain) judged() bool {
 	return slices.ContainsFunc(m.Device.Processes, func(p ProcessState) bool { return p.Instance == m.Instance && p.Verdict.Judged })
 }
 
-// logEnd says that a process has ended with the memory nearly full before its growth was called a leak. before is the state
-// in which it was last.
+// logEnd says that a process has ended in a full memory before its growth was called a leak. before is the last state with the
+// process.
 func logEnd(logger log.Logger, before *DeviceState, key processKey, at time.Time) {
 	i := slices.IndexFunc(before.Processes, func(p ProcessState) bool { return key == processKey{p.ID, p.Instance} })
 	if i < 0 || at.Sub(before.SampleTime) > waitFresh {
@@ -107,7 +106,7 @@ func logEnd(logger log.Logger, before *DeviceState, key processKey, at time.Time
 	}
 }
 
-// sites says of each process that was asked which line allocates what leaks; the page says why that is not known.
+// sites writes the line of code that allocates most of a leak, once for each process that was asked.
 func (l *findingLog) sites(logger log.Logger, state *DeviceState) {
 	for i := range state.Processes {
 		p := &state.Processes[i]

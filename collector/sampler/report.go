@@ -28,7 +28,7 @@ type Domain struct {
 	Curve     *Curve
 }
 
-// Name names a GPU by its index, and one of a fleet also by the first label that tells where it is.
+// Name names a GPU by its index. In a fleet it adds the first label of its place, such as the node.
 func (d *DeviceState) Name() string {
 	name := "GPU " + cmp.Or(d.Info.IndexLabel(), d.Info.UUID)
 	for _, place := range d.Info.Place {
@@ -52,7 +52,7 @@ func (d *DeviceState) Domains() []Domain {
 	return list
 }
 
-// Sample returns what is known of a memory, for what is said of it.
+// Sample returns a memory as package finding needs it.
 func (m *Domain) Sample() *finding.Sample {
 	s := &finding.Sample{Name: m.Name, Now: time.Duration(m.Device.SampleTime.UnixNano()), Memory: m.Memory, Judgement: m.Judgement, Owner: finding.Of(m.Owner)}
 	for i := range m.Device.Processes {
@@ -77,10 +77,10 @@ func (m *Domain) Sample() *finding.Sample {
 	return s
 }
 
-// recentXID is how long an XID error is told.
+// recentXID is how long a page shows an XID error.
 const recentXID = 15 * time.Minute
 
-// Hardware returns what is known of the health of a GPU.
+// Hardware returns the health of a GPU.
 func (d *DeviceState) Hardware(now time.Time) *finding.Hardware {
 	h := &finding.Hardware{Name: d.Name() + " (" + finding.Joined(", ", d.Info.Name, d.Info.UUID) + ")", Up: d.Up, Error: d.Error, Sampled: d.SampleTime, ECC: d.Status.ECC, Thermal: d.Status.Thermal}
 	for _, x := range d.XIDs {
@@ -91,7 +91,7 @@ func (d *DeviceState) Hardware(now time.Time) *finding.Hardware {
 	return h
 }
 
-// Messages returns what there is to say of a memory now.
+// Messages returns the findings on a memory in words.
 func (m *Domain) Messages(cfg *detector.Config) []finding.Message {
 	var found []finding.Finding
 	for i := range m.Device.Findings {
@@ -102,7 +102,7 @@ func (m *Domain) Messages(cfg *detector.Config) []finding.Message {
 	return m.Sample().Messages(found, cfg)
 }
 
-// Text says of a memory why it leaks, or does not.
+// Text says why a memory leaks, or why it does not.
 func (m *Domain) Text(cfg *detector.Config) string {
 	if list := m.Messages(cfg); len(list) > 0 && list[0].Alert != "" {
 		return list[0].Details()
@@ -110,7 +110,7 @@ func (m *Domain) Text(cfg *detector.Config) string {
 	return m.Sample().Why(cfg)
 }
 
-// Word returns the word for the verdict on a memory. One of a GPU that is broken is not well, whatever the memory is.
+// Word returns the word for the verdict on a memory. On a GPU with a page for its hardware it is Broken, unless the memory leaks.
 func (m *Domain) Word(now time.Time, cfg *detector.Config) string {
 	v := &m.Judgement.Device
 	for _, said := range m.Device.Hardware(now).Messages() {
@@ -121,7 +121,7 @@ func (m *Domain) Word(now time.Time, cfg *detector.Config) string {
 	return finding.Word(v, cfg)
 }
 
-// Report is what there is to say of a node in words.
+// Report sums up a node in words.
 type Report struct {
 	Severity finding.Severity
 	Headline string // one sentence, without its full stop
@@ -129,13 +129,13 @@ type Report struct {
 	Messages []Said // the most urgent first
 }
 
-// Said is a message, and the memory that it is about; nil where it is about a whole GPU or the driver.
+// Said is a message and its memory; nil if it is about a whole GPU or the driver.
 type Said struct {
 	finding.Message
 	Memory *Domain
 }
 
-// Report returns what there is to say of all GPUs. cfg has the thresholds where no rule says otherwise.
+// Report sums up all GPUs. cfg has the thresholds for memories without a rule.
 func (s *State) Report(cfg *detector.Config) *Report {
 	r := &Report{}
 	say := func(of *Domain, list ...finding.Message) {
@@ -167,7 +167,7 @@ func (s *State) Report(cfg *detector.Config) *Report {
 	return r
 }
 
-// count is how many GPUs there are of a kind, and how far the fullest window looks back.
+// count counts GPUs by their state. watched is the longest time that a window covers.
 type count struct {
 	up, waiting, muted, blind int // waiting: none of its memories is judged yet
 	watched                   time.Duration
@@ -198,7 +198,7 @@ func (s *State) count() (n count) {
 	return n
 }
 
-// headline sums up: what is worst, or how calm it is.
+// headline writes the worst message, or that all is calm.
 func (r *Report) headline(s *State, n count) {
 	first := append(r.Messages, Said{})[0]
 	calm, detail, well := s.calm(n)
@@ -213,7 +213,7 @@ func (r *Report) headline(s *State, n count) {
 	}
 }
 
-// calm says how it is where there is nothing to do, and whether all is well.
+// calm describes a node without a message. well is false if a GPU is missing or not judged.
 func (s *State) calm(n count) (headline, detail string, well bool) {
 	watched := humanize.Duration(n.watched)
 	switch {
