@@ -22,23 +22,11 @@ func newLoggers(cfg *promslog.Config, w io.Writer) (log.Logger, *slog.Logger) {
 	if cfg.Format.String() == "json" {
 		sink = log.NewJSONLogger(log.NewSyncWriter(w))
 	}
-	least := cfg.Level.Level()
+	least := level.Allow(level.ParseDefault(cfg.Level.String(), level.InfoValue()))
 	// The filter is inside, so that time and caller of what it drops are never
 	// computed.
-	own := log.With(level.NewFilter(sink, allowed(least)), "ts", log.DefaultTimestampUTC, "caller", log.DefaultCaller)
-	return own, slog.New(sloggokit.NewGoKitHandler(likeOwn(sink), least))
-}
-
-func allowed(least slog.Level) level.Option {
-	switch {
-	case least <= slog.LevelDebug:
-		return level.AllowDebug()
-	case least <= slog.LevelInfo:
-		return level.AllowInfo()
-	case least <= slog.LevelWarn:
-		return level.AllowWarn()
-	}
-	return level.AllowError()
+	own := log.With(level.NewFilter(sink, least), "ts", log.DefaultTimestampUTC, "caller", log.DefaultCaller)
+	return own, slog.New(sloggokit.NewGoKitHandler(likeOwn(sink), cfg.Level.Level()))
 }
 
 // likeOwn gives lines of the slog bridge the look of the program's own: the time

@@ -36,7 +36,7 @@ func newHandler(cfg *config, state func() *sampler.State, reload http.Handler, b
 	mux.HandleFunc("GET "+pages.HealthyPath, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, program+" is healthy.")
 	})
-	mux.Handle("GET "+pages.ReadyPath, &readiness{state: state, patience: cfg.source.Timeout, started: time.Now()})
+	mux.HandleFunc("GET "+pages.ReadyPath, ready(state, cfg.source.Timeout))
 	mux.Handle("POST "+pages.ReloadPath, reload)
 	note, _ := notReal(cfg.source)
 	mux.Handle("GET "+pages.VerdictsPath, bounds.Pages(fromstate.Handler(state, note, &cfg.detector)))
@@ -99,21 +99,17 @@ func newMetrics(cfg *config, state func() *sampler.State, bounds *limits.Limits,
 	return promhttp.InstrumentMetricHandler(registry, bounds.Metrics(s)), nil
 }
 
-// readiness answers whether there is something to scrape. That no driver is there
-// is something: the metrics say so and why.
-type readiness struct {
-	state    func() *sampler.State
-	patience time.Duration // after which a GPU that has not answered is news, too
-	started  time.Time
-}
-
-// ServeHTTP answers 200, or 503 with the reason.
-func (h *readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	if reason := notReady(h.state()); reason != "" && time.Since(h.started) < h.patience {
-		http.Error(w, program+" is not ready: "+reason, http.StatusServiceUnavailable)
-		return
+// ready answers whether there is something to scrape, or else 503 with the reason. That no driver is there is something: the
+// metrics say so and why. After patience a GPU that has not answered is news, too.
+func ready(state func() *sampler.State, patience time.Duration) http.HandlerFunc {
+	started := time.Now()
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if reason := notReady(state()); reason != "" && time.Since(started) < patience {
+			http.Error(w, program+" is not ready: "+reason, http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, program+" is ready.")
 	}
-	fmt.Fprintln(w, program+" is ready.")
 }
 
 // notReady says what is being waited for; "" if nothing is.

@@ -16,7 +16,7 @@ import (
 // scopeLabel is the label that tells what a series is about.
 const scopeLabel = "scope"
 
-// scope is what a series can be about.
+// scope is what a series can be about: residual is what no process of a GPU or GPU instance accounts for.
 type scope struct {
 	name   string
 	labels []string
@@ -35,14 +35,9 @@ var scopes = []scope{
 	{"residual", instanceLabels},
 }
 
-// Labels returns the names of the labels by which rules can match: those that the
-// series of the detector have in the metrics, and
-//
-//	scope    gpu, mig (a GPU instance), process, workload, or residual (what no
-//	         process of a GPU or GPU instance accounts for)
-//	name     the model of the GPU
-//	profile  that of the GPU instance
-func Labels() []string {
+// labelNames are those by which rules can match: those that the series of the detector have in the metrics, the scope, name
+// (the model of the GPU), and profile (of the GPU instance).
+var labelNames = func() []string {
 	names := []string{scopeLabel}
 	for _, s := range scopes {
 		for _, l := range s.labels {
@@ -52,7 +47,7 @@ func Labels() []string {
 		}
 	}
 	return names
-}
+}()
 
 // selectorSyntax is that of PromQL, without a metric's name. The library reads
 // more than that: values without quotes or in single ones, of which it makes
@@ -73,10 +68,9 @@ func parseSelector(text string) (selector, error) {
 		return nil, err
 	}
 	s := selector(matchers)
-	known := Labels()
 	for _, m := range s {
-		if !slices.Contains(known, m.Name) {
-			return nil, fmt.Errorf("matches no series: none has a label %s, only %s", m.Name, strings.Join(known, ", "))
+		if !slices.Contains(labelNames, m.Name) {
+			return nil, fmt.Errorf("matches no series: none has a label %s, only %s", m.Name, strings.Join(labelNames, ", "))
 		}
 	}
 	if !slices.ContainsFunc(scopes, func(sc scope) bool { return s.fits(&sc) }) {

@@ -404,15 +404,19 @@ func TestHangingOutage(t *testing.T) {
 }
 
 // TestHistoryFails has a Prometheus that cannot tell of the past for a while: it is asked again, and nothing is lost,
-// or told twice.
+// or told twice. What it never tells is left out.
 func TestHistoryFails(t *testing.T) {
-	for name, fails := range map[string]func(ago, passed time.Duration, failed int) bool{
-		"once":            func(ago, _ time.Duration, failed int) bool { return ago > time.Hour && failed < 1 },
-		"twice":           func(ago, _ time.Duration, failed int) bool { return ago > time.Hour && failed < 2 },
-		"for ten minutes": func(_, passed time.Duration, _ int) bool { return passed > 2*time.Second && passed < 10*time.Minute },
-		"after the past": func(ago, passed time.Duration, _ int) bool {
+	for name, tt := range map[string]struct {
+		fails   func(ago, passed time.Duration, failed int) bool
+		refused time.Duration // how much of the past is never told
+	}{
+		"once":            {fails: func(ago, _ time.Duration, failed int) bool { return ago > time.Hour && failed < 1 }},
+		"twice":           {fails: func(ago, _ time.Duration, failed int) bool { return ago > time.Hour && failed < 2 }},
+		"for ten minutes": {fails: func(_, passed time.Duration, _ int) bool { return passed > 2*time.Second && passed < 10*time.Minute }},
+		"after the past": {fails: func(ago, passed time.Duration, _ int) bool {
 			return ago == 0 && passed > 4*time.Second && passed < 2*time.Minute
-		},
+		}},
+		"for ever": {refused: 2 * time.Hour, fails: func(ago, _ time.Duration, _ int) bool { return ago > 2*time.Hour }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -424,7 +428,7 @@ func TestHistoryFails(t *testing.T) {
 						ago = time.Since(end)
 					}
 					// A request takes a second of the simulated time of synctest.
-					if time.Sleep(time.Second); fails(ago, passed, failed) {
+					if time.Sleep(time.Second); tt.fails(ago, passed, failed) {
 						failed++
 						return errUnavailable
 					}
@@ -434,32 +438,15 @@ func TestHistoryFails(t *testing.T) {
 				w.follow(t, 20*time.Minute)
 				r := w.read["GPU-1"]
 				r.inOrder(t, 15)
-				if n, want := len(r.samples), (4*60+20)*4; n < want-8 || n > want {
+				if n, want := len(r.samples), int((4*time.Hour+20*time.Minute-tt.refused)/(15*time.Second)); n < want-12 || n > want {
 					t.Errorf("%d samples, want about %d", n, want)
+				}
+				if n := w.metric(t, "problems_total", reasonHistory); (n > 0) != (tt.refused > 0) {
+					t.Errorf("%g parts are left out", n)
 				}
 			})
 		})
 	}
-}
-
-// TestHistoryIsRefused has a Prometheus that never tells of some of the past: that part alone is left out.
-func TestHistoryIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := oneGPU()
-		f.before = func(_ context.Context, _ time.Duration, end time.Time) error {
-			if !end.IsZero() && time.Since(end) > 3*time.Hour {
-				return &v1.Error{Type: v1.ErrExec, Msg: "that block is broken"}
-			}
-			return nil
-		}
-		w := newWatch(t, f, func(c *Config) { c.History, c.chunkSamples = 6*time.Hour, 480 })
-		w.follow(t, 10*time.Minute)
-		r := w.read["GPU-1"]
-		r.inOrder(t, 15)
-		if n := len(r.samples); n < 3*60*4 || n > 5*60*4 || w.metric(t, "problems_total", reasonHistory) < 1 {
-			t.Errorf("%d samples, %g parts are left out", n, w.metric(t, "problems_total", reasonHistory))
-		}
-	})
 }
 
 // TestSilence tells a GPU that is missing among its neighbours from a node that is.

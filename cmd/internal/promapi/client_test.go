@@ -90,18 +90,18 @@ func TestCheckTimes(t *testing.T) {
 	}
 }
 
-// TestEndless has a proxy that allows GET only, and says so without an end, and answers without an end.
+// TestEndless has a proxy that allows GET only, and answers one query without an end.
 func TestEndless(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.FormValue("query") == "x" && r.Method == http.MethodGet {
-			_, _ = io.WriteString(w, `{"warnings":["w"],"status":"success","data":{"result":[{"metric":{"a":"b"},"value":[1,"2"]}],"resultType":"vector"}}`)
-			return
-		}
-		if r.Method == http.MethodPost {
+		switch {
+		case r.Method == http.MethodPost:
 			w.WriteHeader(http.StatusMethodNotAllowed)
-		}
-		for r.Context().Err() == nil {
-			_, _ = w.Write(bytes.Repeat([]byte{' '}, 1<<16))
+		case r.FormValue("query") == "x":
+			_, _ = io.WriteString(w, `{"warnings":["w"],"status":"success","data":{"result":[{"metric":{"a":"b"},"value":[1,"2"]}],"resultType":"vector"}}`)
+		default:
+			for text := bytes.Repeat([]byte{' '}, 1<<20); r.Context().Err() == nil; {
+				_, _ = w.Write(text)
+			}
 		}
 	}))
 	defer server.Close()

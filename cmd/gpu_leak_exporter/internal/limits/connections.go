@@ -29,15 +29,15 @@ const (
 	socketBuffer = 64 << 10
 )
 
-// connections are the clients' connections. One more than there may be ends the one that has done nothing for
-// longest: who scrapes now is served, whoever else holds connections.
+// connections are the clients' connections. One more than there may be ends the one whose last request or answer is longest
+// ago: a client that scrapes now is served, whoever else holds connections.
 type connections struct {
 	most    int
 	refused *prometheus.CounterVec
 
 	mu     sync.Mutex
 	all    map[net.Conn]*list.Element // of oldest
-	oldest *list.List                 // of net.Conn: the first has not begun or got an answer for longest
+	oldest *list.List                 // of net.Conn, the one that ends next in front
 }
 
 func newConnections(most int, refused *prometheus.CounterVec) *connections {

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// TestConnections has one connection more than there may be: the one goes that has begun or got no answer for longest.
+// TestConnections has one connection more than there may be: the one goes whose last request or answer is longest ago.
 func TestConnections(t *testing.T) {
 	for _, tt := range []struct {
 		states []http.ConnState // of the second, the first, and the second connection again

@@ -19,7 +19,7 @@ import (
 // Reasons for which a client does not get what it wants.
 const (
 	refusedBusy       = "busy"        // too many answers are made at a time
-	refusedConnection = "connections" // there are too many, and this one did nothing for longest
+	refusedConnection = "connections" // there are too many, and its last request or answer is longest ago
 	refusedSlowReader = "slow_reader" // it did not read its answer
 	refusedTooLarge   = "too_large"   // an answer
 )
