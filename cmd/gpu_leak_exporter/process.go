@@ -12,6 +12,8 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/procfs"
 )
 
 // gcPercent is by how much the heap may grow between two collections, as in GOGC. With 16 GPUs of 256 processes (TestCost) 122 MiB are
@@ -50,4 +52,44 @@ func budgetMetric(bytes float64) prometheus.Collector {
 		Help: "Memory that the exporter may hold: the limit of its control group; where the environment has GOMEMLIMIT, that. " +
 			"To be held against process_resident_memory_bytes. Absent without a limit.",
 	}, func() float64 { return bytes })
+}
+
+// processMetrics returns what the exporter's own process takes, under the names of client_golang's collector. That one reads the limits,
+// the time of the boot and the counters of the network at each scrape. This takes 0.5 ms, a fifth of a scrape of 8 GPUs, and in the
+// network of the host the counters are those of the node. Where procfs is missing, that collector is used.
+func processMetrics() []prometheus.Collector {
+	process, err := procfs.Self()
+	stat, errs := process.Stat()
+	start, ers := stat.StartTime()
+	limits, er := process.Limits()
+	if errors.Join(err, errs, ers, er) != nil {
+		return []prometheus.Collector{collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})}
+	}
+	of := func(read func(procfs.ProcStat) float64) func() float64 {
+		return func() float64 {
+			stat, err := process.Stat()
+			if err != nil {
+				return math.NaN()
+			}
+			return read(stat)
+		}
+	}
+	gauge := func(name, help string, read func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "process_" + name, Help: help}, read)
+	}
+	fixed := func(v float64) func() float64 { return func() float64 { return v } }
+	return []prometheus.Collector{
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "process_cpu_seconds_total", Help: "Total user and system CPU time spent in seconds."}, of(procfs.ProcStat.CPUTime)),
+		gauge("resident_memory_bytes", "Resident memory size in bytes.", of(func(s procfs.ProcStat) float64 { return float64(s.ResidentMemory()) })),
+		gauge("virtual_memory_bytes", "Virtual memory size in bytes.", of(func(s procfs.ProcStat) float64 { return float64(s.VirtualMemory()) })),
+		gauge("open_fds", "Number of open file descriptors.", func() float64 {
+			n, err := process.FileDescriptorsLen()
+			if err != nil {
+				return math.NaN()
+			}
+			return float64(n)
+		}),
+		gauge("max_fds", "Maximum number of open file descriptors.", fixed(float64(limits.OpenFiles))),
+		gauge("start_time_seconds", "Start time of the process since unix epoch in seconds.", fixed(start)),
+	}
 }

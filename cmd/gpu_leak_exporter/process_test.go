@@ -7,9 +7,13 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
+	"slices"
 	"testing"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // The budget is the limit of the control group, or GOMEMLIMIT before it. GOGC holds before the exporter's own.
@@ -52,6 +56,34 @@ func TestLimitMemory(t *testing.T) {
 		after := debug.SetGCPercent(100)
 		if got != c.want || (err != nil) != c.fails || debug.SetMemoryLimit(-1) != c.limit || after != c.percent {
 			t.Errorf("%s: %g, %v; Go has %d bytes and %d percent", name, got, err, debug.SetMemoryLimit(-1), after)
+		}
+	}
+}
+
+// TestProcessMetrics compares them with those of client_golang's collector.
+func TestProcessMetrics(t *testing.T) {
+	theirs := prometheus.NewRegistry()
+	theirs.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	ours := prometheus.NewRegistry()
+	ours.MustRegister(processMetrics()...)
+	want, err := theirs.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ours.Gather()
+	if err != nil || len(got) != 6 {
+		t.Fatalf("%v\n%v", err, got)
+	}
+	for _, g := range got {
+		i := slices.IndexFunc(want, func(w *dto.MetricFamily) bool { return w.GetName() == g.GetName() })
+		if i < 0 || g.GetHelp() != want[i].GetHelp() || g.GetType() != want[i].GetType() {
+			t.Fatalf("%v is none of theirs", g)
+		}
+		value := func(f *dto.MetricFamily) float64 {
+			return f.Metric[0].GetGauge().GetValue() + f.Metric[0].GetCounter().GetValue()
+		}
+		if g, w := value(g), value(want[i]); math.Abs(g-w) > 0.05*math.Abs(w)+1 { // the process goes on between the two
+			t.Errorf("%s: %g, want %g", want[i].GetName(), g, w)
 		}
 	}
 }
