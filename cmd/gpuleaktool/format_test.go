@@ -5,8 +5,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -103,11 +101,7 @@ func TestLogsOfUsers(t *testing.T) {
 		{"a header alone", smiHead, nil, exitWrong, "", "holds no samples: let the recording run longer"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "log")
-			if err := os.WriteFile(path, []byte(c.log), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			code, stdout, stderr := tool(t.Context(), append(append([]string{"backtest"}, c.args...), path)...)
+			code, stdout, stderr := tool(t.Context(), append([]string{"backtest", write(t, "log", c.log)}, c.args...)...)
 			if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) || c.stderr == "" && stderr != "" {
 				t.Errorf("exit code %d, stderr %.600q, stdout %.1500s\nwant %d, %q, %q", code, stderr, stdout, c.code, c.stderr, c.stdout)
 			}
@@ -117,12 +111,8 @@ func TestLogsOfUsers(t *testing.T) {
 
 // TestReportOfUnknownMemory names a GPU that never told its memory, and draws nothing of it.
 func TestReportOfUnknownMemory(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log")
 	log := smiHead + "2026/03/01 12:00:00.000, 0, 10 MiB, 81559 MiB\n2026/03/01 12:00:00.000, 1, [N/A], [N/A]\n"
-	if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	code, stdout, stderr := tool(t.Context(), "backtest", "--output=html", path)
+	code, stdout, stderr := tool(t.Context(), "backtest", "--output=html", write(t, "log", log))
 	if code != unjudged || stderr != "" || strings.Count(stdout, `<svg class="plot"`) != 1 || strings.Contains(stdout, "1970") || !strings.Contains(stdout, "not judged: no value of its memory") {
 		t.Errorf("exit code %d, %d plots, %q: %.3000s", code, strings.Count(stdout, `<svg class="plot"`), stderr, stdout)
 	}
