@@ -4,10 +4,9 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
+	"encoding/csv"
+	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -25,37 +24,21 @@ type leakRow struct {
 }
 
 // leakRows returns the rows of testdata/leak.csv, to the second.
-func leakRows(t *testing.T) (rows []leakRow) {
+func leakRows(t *testing.T) (list []leakRow) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/leak.csv")
+	rows, err := csv.NewReader(strings.NewReader(read(t, "testdata/leak.csv"))).ReadAll()
+	for _, row := range rows[min(1, len(rows)):] { // uuid, memory.total, index, timestamp, memory.used
+		var r leakRow
+		at, wrong := time.Parse("2006/01/02 15:04:05", strings.TrimSpace(row[3]))
+		_, failed := fmt.Sscanf(row[1]+row[2]+row[4], " %d MiB %d %d MiB", &r.total, &r.gpu, &r.used)
+		err = errors.Join(err, wrong, failed)
+		r.t = at.Truncate(time.Second)
+		list = append(list, r)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Scan()
-	names := strings.Split(lines.Text(), ",")
-	for lines.Scan() {
-		var r leakRow
-		for i, field := range strings.Split(lines.Text(), ",") {
-			field = strings.TrimSpace(field)
-			switch name, _, _ := strings.Cut(strings.TrimSpace(names[i]), " "); name {
-			case "timestamp":
-				r.t, err = time.Parse("2006/01/02 15:04:05", field)
-				r.t = r.t.Truncate(time.Second)
-			case "index":
-				_, err = fmt.Sscan(field, &r.gpu)
-			case "memory.used":
-				_, err = fmt.Sscan(field, &r.used)
-			case "memory.total":
-				_, err = fmt.Sscan(field, &r.total)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		rows = append(rows, r)
-	}
-	return rows
+	return list
 }
 
 // boxed writes rows of one moment as the table of nvidia-smi.
@@ -117,11 +100,7 @@ func eachMoment(write func(rows []leakRow) string) func([]leakRow) string {
 
 // TestDocsCommands reads each command of docs/backtest.md: it lacks no more than its file.
 func TestDocsCommands(t *testing.T) {
-	page, err := os.ReadFile("../../docs/backtest.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	commands := regexp.MustCompile("`gpuleaktool (backtest [^`]*[a-z])`").FindAllStringSubmatch(string(page), -1)
+	commands := regexp.MustCompile("`gpuleaktool (backtest [^`]*[a-z])`").FindAllStringSubmatch(read(t, "../../docs/backtest.md"), -1)
 	if len(commands) < 7 {
 		t.Fatalf("docs/backtest.md has %d commands", len(commands))
 	}
@@ -190,11 +169,7 @@ var otherPrograms = map[string]func([]leakRow) string{
 // TestOtherLogs runs each command of docs/backtest.md that makes CSV of another log. The tool reads that, and finds the leak at the
 // same moment in each; where the log tells the capacity, it would have paged at the same moment, too.
 func TestOtherLogs(t *testing.T) {
-	page, err := os.ReadFile("../../docs/backtest.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, list, _ := strings.Cut(string(page), "\n## Other logs\n")
+	_, list, _ := strings.Cut(read(t, "../../docs/backtest.md"), "\n## Other logs\n")
 	list, _, _ = strings.Cut(list, "\n## ")
 	commands := regexp.MustCompile("(?m)^- (.*):\n  `(.* ([a-z]+\\.[a-z]+)) \\| gpuleaktool (backtest (?:.* )?-)`$").FindAllStringSubmatch(list, -1)
 	if len(commands) != len(otherPrograms) || len(commands) != strings.Count(list, "\n- ") {
@@ -203,28 +178,21 @@ func TestOtherLogs(t *testing.T) {
 	times := strings.NewReplacer("'", "", "T14:00:00Z", "T12:30:00Z", "--log.interval=1s", "--log.interval=20s") // of the history
 	for _, c := range commands {
 		name, convert, file, args := c[1], c[2], c[3], strings.Fields(times.Replace(c[4]))
-		write := otherPrograms[name]
-		if write == nil {
+		program := otherPrograms[name]
+		if program == nil {
 			t.Errorf("the test has no log of this: %s", name)
 			continue
 		}
-		for ends, text := range map[string]string{"": write(leakRows(t)), ", with CRLF": strings.ReplaceAll(write(leakRows(t)), "\n", "\r\n")} {
+		for ends, text := range map[string]string{"": program(leakRows(t)), ", with CRLF": strings.ReplaceAll(program(leakRows(t)), "\n", "\r\n")} {
 			t.Run(name+ends, func(t *testing.T) {
-				dir := t.TempDir()
-				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				log := write(t, file, text)
 				cmd := exec.CommandContext(t.Context(), "sh", "-c", convert)
-				cmd.Dir = dir
+				cmd.Dir = filepath.Dir(log)
 				made, err := cmd.Output()
 				if err != nil {
 					t.Fatal(err)
 				}
-				path := filepath.Join(dir, "made.csv")
-				if err := os.WriteFile(path, made, 0o600); err != nil {
-					t.Fatal(err)
-				}
-				pipe(t, path)
+				pipe(t, write(t, "made.csv", string(made)))
 				code, stdout, stderr := tool(t.Context(), args...)
 				paged := "Would have paged at 2026-03-01 13:11 UTC for "
 				if strings.Contains(c[4], "--capacity") {

@@ -54,10 +54,7 @@ func pipe(t *testing.T, path string) {
 }
 
 func TestStandardInput(t *testing.T) {
-	bad := filepath.Join(t.TempDir(), "bad")
-	if err := os.WriteFile(bad, []byte("timestamp,memory.used [MiB]\n2026/03/01 00:00:00.000,x\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	bad := write(t, "bad", "timestamp,memory.used [MiB]\n2026/03/01 00:00:00.000,x\n")
 	_, want, _ := tool(t.Context(), "backtest", "--output=json", "testdata/leak.csv")
 	for _, args := range [][]string{{"-"}, {"--", "-"}} {
 		pipe(t, "testdata/leak.csv")

@@ -16,20 +16,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// smiLog returns so many seconds of the log of 8 GPUs.
-func smiLog(seconds int) []byte {
-	var b bytes.Buffer
-	b.WriteString("timestamp, index, uuid, memory.used [MiB], memory.total [MiB], utilization.gpu [%]\n")
-	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	for s := range seconds {
-		stamp := begin.Add(time.Duration(s) * time.Second).Format("2006/01/02 15:04:05.000")
-		for g := range 8 {
-			fmt.Fprintf(&b, "%s, %d, GPU-0000000%d-1111-2222-3333-444444444444, %d MiB, 81559 MiB, %d %%\n", stamp, g, g, 2000+s/8, s%100)
-		}
-	}
-	return b.Bytes()
-}
-
 // TestPartialRecording cuts a recording off anywhere: under a name that says so,
 // what is whole is read.
 func TestPartialRecording(t *testing.T) {
@@ -84,40 +70,6 @@ func countReadings(name, text string) (n int, err error) {
 		err = nil
 	}
 	return n, err
-}
-
-// TestPartialErrors says of a recording that was cut off what is said of any
-// other.
-func TestPartialErrors(t *testing.T) {
-	for _, c := range []struct{ name, text, want string }{
-		{"empty", "", "r.partial: is empty"},
-		{"no recording", "hello\nwor", "r.partial:1: no header line"},
-		{"a wrong line", "timestamp, uuid\nx\n2026/", "r.partial:1: no column of used"},
-		{"a long line", string(smiLog(1)) + strings.Repeat("x", maxLine+1), "r.partial:10: the line is longer than"},
-		{"compressed badly", "\x1f\x8b" + strings.Repeat("x", 20), "r.partial: gzip: gzip: invalid header"},
-	} {
-		if _, err := countReadings("r.partial", c.text); err == nil || !strings.HasPrefix(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %s", c.name, err, c.want)
-		}
-	}
-}
-
-// BenchmarkRecordingReader reads rows of a log of nvidia-smi.
-func BenchmarkRecordingReader(b *testing.B) {
-	log := smiLog(10_000)
-	rows := bytes.Count(log, []byte("\n")) - 1
-	b.ReportAllocs()
-	for n := 0; n < b.N; n += rows {
-		r, err := NewReader("log", bytes.NewReader(log), nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		for range min(rows, b.N-n) {
-			if _, _, err := r.Next(); err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
 }
 
 // TestSMIStamp holds the fast way to read a time stamp against time.Parse.

@@ -126,26 +126,21 @@ func written(tb testing.TB, info gpu.Info, s gpu.Sample, st *gpu.Status) string 
 	return b.String()
 }
 
-// TestRecordingKeepsEveryField fails when a field of Info, Sample or Status does
-// not come back.
+// TestRecordingKeepsEveryField pins the name of every field, and fails when a field of Info, Sample or Status does not come
+// back: a file of today is read by every release that reads version 1.
 func TestRecordingKeepsEveryField(t *testing.T) {
-	info, s, st := everyField()
-	s.Processes[1].State = 0xff
-	want := []replayed{{info, []gpu.Sample{s}, []gpu.Status{st}}}
-	if got := replayAll(t, write(t, written(t, info, s, &st))); !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-}
-
-// TestRecordingNames pins the name of every field.
-func TestRecordingNames(t *testing.T) {
-	want, err := os.ReadFile("testdata/every-field.jsonl")
+	const golden = "testdata/every-field.jsonl"
+	text, err := os.ReadFile(golden)
 	if err != nil {
 		t.Fatal(err)
 	}
 	info, s, st := everyField()
-	if got := written(t, info, s, &st); got != string(want) {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
+	if got := written(t, info, s, &st); got != string(text) {
+		t.Errorf("got\n%s\nwant\n%s", got, text)
+	}
+	want := []replayed{{info, []gpu.Sample{s}, []gpu.Status{st}}}
+	if got := replayAll(t, golden); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }
 
@@ -155,7 +150,7 @@ func TestRecordingKeepsAbsence(t *testing.T) {
 		Time: simStart, T: time.Duration(simStart.UnixNano()), Step: -3 * time.Second,
 		Memory: gpu.Memory{Used: gpu.Some(uint64(0)), Total: gpu.Some(uint64(1 << 48))},
 		Processes: []gpu.Process{
-			{ID: gpu.ProcessID{PID: 1, Start: math.MaxUint64}, Owner: &gpu.Owner{}, Started: gpu.Some(-time.Second)},
+			{ID: gpu.ProcessID{PID: 1, Start: math.MaxUint64}, State: 0xff, Owner: &gpu.Owner{}, Started: gpu.Some(-time.Second)},
 			{ID: gpu.ProcessID{PID: 2}, Allocator: &gpu.Allocator{Framework: "torch", Version: "2.9.0", Backend: "native", Allocated: gpu.Some(uint64(1)), OOMs: gpu.Some(uint64(0))}},
 			{ID: gpu.ProcessID{PID: math.MaxUint32}, SM: gpu.Some(0.0), Instance: gpu.Some(uint32(0)), Used: gpu.Some(uint64(0))},
 		},
@@ -172,27 +167,6 @@ func TestRecordingKeepsAbsence(t *testing.T) {
 	want := []replayed{{info, []gpu.Sample{s}, []gpu.Status{st}}}
 	if got := replayAll(t, write(t, written(t, info, s, &st))); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-}
-
-// TestRecordingText pins the format: a file of today is read by every release
-// that reads version 1.
-func TestRecordingText(t *testing.T) {
-	want, err := os.ReadFile("testdata/recording.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	w := NewWriter(&b)
-	for _, r := range replayAll(t, "testdata/recording.jsonl") {
-		for i := range r.samples {
-			if err := w.Write(r.info, r.samples[i], &r.status[i]); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if b.String() != string(want) {
-		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 }
 
@@ -306,7 +280,7 @@ func TestRecordingsInOneFile(t *testing.T) {
 
 func FuzzRecording(f *testing.F) {
 	const head = `{"format":"gpu_leak_exporter recording","version":1}` + "\n"
-	text, err := os.ReadFile("testdata/recording.jsonl")
+	text, err := os.ReadFile("testdata/every-field.jsonl")
 	if err != nil {
 		f.Fatal(err)
 	}

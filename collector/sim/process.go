@@ -26,7 +26,7 @@ const (
 type simProcess struct {
 	owner    gpu.Owner // ContainerID is made up for each run of a process in a pod
 	id       int       // number of the process in its scenario, from 0
-	peers    int       // how many processes the scenario has
+	script   *script
 	instance gpu.Opt[uint32]
 	typ      gpu.ProcessType // 0 is Compute
 	// start is the first start, relative to the scenario's start; often before it.
@@ -101,7 +101,7 @@ func (p *simProcess) kept(t time.Duration) uint64 {
 // pid returns the number of a run. Those of a scenario are spread over the range that Linux hands out, and none comes again
 // before all have been used.
 func (p *simProcess) pid(run uint64) uint32 {
-	n := run*uint64(p.peers) + uint64(p.id) + 17
+	n := run*uint64(p.script.processes) + uint64(p.id) + 17
 	return uint32(n%simPIDs*48271%simPIDs) + 300
 }
 

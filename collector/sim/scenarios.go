@@ -13,28 +13,36 @@ import (
 // simScenario is a scenario and the function that writes its script.
 type simScenario struct {
 	name   string
-	script func() script
+	script func() *script
 }
 
 // scenarios are all scenarios. TestScenarios checks that no script breaks a rule of drivers.
 var scenarios = []simScenario{{"node", nodeScript}, {"healthy", healthyScript}, {"faulty", faultyScript}, {"crashloop", crashLoopScript}}
 
-// simBuilder collects the GPUs of a scenario.
-type simBuilder struct {
+// script is what happens in a scenario. Times count from its start.
+type script struct {
 	name      string
 	gpus      []*simGPU
-	processes int
+	processes int        // of all GPUs
+	events    []simEvent // ordered by time
+}
+
+// simEvent is an XID error of the script.
+type simEvent struct {
+	at  time.Duration
+	gpu int // position in script.gpus
+	xid uint64
 }
 
 // add appends a GPU of a model.
-func (b *simBuilder) add(m *simModel, processes ...*simProcess) *simGPU {
+func (b *script) add(m *simModel, processes ...*simProcess) *simGPU {
 	i := len(b.gpus)
 	seed := mix(uint64(i + 1))
 	for _, c := range b.name {
 		seed = mix(seed ^ uint64(c))
 	}
 	for _, p := range processes {
-		p.id = b.processes
+		p.id, p.script = b.processes, b
 		b.processes++
 	}
 	// The buses of an HGX board, as its users know them from nvidia-smi.
@@ -50,16 +58,6 @@ func (b *simBuilder) add(m *simModel, processes ...*simProcess) *simGPU {
 	}
 	b.gpus = append(b.gpus, g)
 	return g
-}
-
-// script returns the script, once all GPUs have been added.
-func (b *simBuilder) script(events ...simEvent) script {
-	for _, g := range b.gpus {
-		for _, p := range g.processes {
-			p.peers = b.processes
-		}
-	}
-	return script{gpus: b.gpus, events: events}
 }
 
 // slice adds a GPU instance to a GPU, with one compute instance.
@@ -117,8 +115,8 @@ func leaker(o gpu.Owner, quiet time.Duration, base, perMinute, room float64) *si
 
 // nodeScript is a busy node of 8 GPUs on which leaks begin after 10 to 12 minutes: linear, staircase and cyclic leaks, a leak
 // in a MIG slice, a zombie, memory that stays after its process, and the healthy shapes that look like leaks.
-func nodeScript() script {
-	b := &simBuilder{name: "node"}
+func nodeScript() *script {
+	b := &script{name: "node"}
 	capacity := simH100.capacity() - simBaseline
 	b.add(&simH100, nodeLinear(capacity)...)
 	b.add(&simH100, nodeStaircase(capacity)...)
@@ -142,7 +140,7 @@ func nodeScript() script {
 	b.add(&simH100, nodeCyclic(capacity)...)
 	nodeMIG(b)
 	b.add(&simH100) // idle
-	return b.script()
+	return b
 }
 
 // nodeZombie is a rank of a job whose launcher was killed: it holds its share of the model, and does nothing.
@@ -199,7 +197,7 @@ func nodeCyclic(capacity float64) []*simProcess {
 }
 
 // nodeMIG is a GPU of three slices: a trainer, a leak, a notebook that idles.
-func nodeMIG(b *simBuilder) {
+func nodeMIG(b *script) {
 	const base, perMinute = 3 * gib, 30 * mib
 	room := float64(20096*mib - 64*mib - base)
 	leak := leaker(pod("labs", "jupyter-carol", "notebook", "python3.12", "carol"), 27*time.Minute, base, perMinute, room)
@@ -214,9 +212,9 @@ func nodeMIG(b *simBuilder) {
 }
 
 // healthyScript is 5 GPUs without a leak: sawtooth trainer, warm-up, model load, KV cache that fills, flat server.
-func healthyScript() script {
+func healthyScript() *script {
 	capacity := simA100.capacity() - simBaseline
-	b := &simBuilder{name: "healthy"}
+	b := &script{name: "healthy"}
 	b.add(&simA100,
 		trainer(job("7001", "train.py", "alice"), 12*gib, 40*gib, 100*time.Second),
 		server(job("7001", "tensorboard", "alice"), 310*mib, 0))
@@ -236,13 +234,13 @@ func healthyScript() script {
 		owner: pod("inference", "qwen-0", "vllm", "vllm", "vllm"), sm: 0.6, cores: 0.9,
 		start: -26 * time.Hour, shape: flat(0.9 * capacity),
 	})
-	return b.script()
+	return b
 }
 
 // faultyScript is 8 GPUs of which 7 go wrong: hang, XID 79, ECC errors, heat, unknown process memory, an old consumer card,
 // failing reads.
-func faultyScript() script {
-	b := &simBuilder{name: "faulty"}
+func faultyScript() *script {
+	b := &script{name: "faulty"}
 	ok := func(name string) *simProcess {
 		return trainer(job("9100", name, "alice"), 8*gib, 20*gib, 2*time.Minute)
 	}
@@ -257,25 +255,24 @@ func faultyScript() script {
 	b.add(&simGTX, server(gpu.Owner{Process: "blender", User: "bob"}, 3*gib, 0.7))
 	flaky := b.add(&simH100, ok("flaky.py"))
 	flaky.faults.failEvery, flaky.faults.failGroup = 40*time.Second, gpu.GroupPCIe
-	return b.script(
-		// 94: contained memory error; 63: a row is to be remapped; 79: the GPU has
-		// fallen off the bus. NVIDIA, XID errors.
-		simEvent{at: 90 * time.Second, gpu: 3, xid: 94},
-		simEvent{at: 91 * time.Second, gpu: 3, xid: 63},
-		simEvent{at: 3 * time.Minute, gpu: 2, xid: 79},
-	)
+	b.events = []simEvent{ // NVIDIA, XID errors
+		{at: 90 * time.Second, gpu: 3, xid: 94}, // contained memory error
+		{at: 91 * time.Second, gpu: 3, xid: 63}, // a row is to be remapped
+		{at: 3 * time.Minute, gpu: 2, xid: 79},  // the GPU has fallen off the bus
+	}
+	return b
 }
 
 // crashLoopScript is a GPU whose only pod leaks 600 MiB a minute, runs out of memory after 17 minutes, dies, and starts again
 // a minute later, for ever.
-func crashLoopScript() script {
+func crashLoopScript() *script {
 	// A life grows by the memory of the card that it has not loaded.
 	const perMinute, grows = 600 * mib, 16 * time.Minute
 	room := perMinute * grows.Minutes()
-	b := &simBuilder{name: "crashloop"}
+	b := &script{name: "crashloop"}
 	loop := leaker(pod("default", "crashy-0", "app", "app.py", "app"),
 		time.Minute, simT4.capacity()-simBaseline-room, perMinute, room)
 	loop.gap = time.Minute
 	b.add(&simT4, loop)
-	return b.script()
+	return b
 }

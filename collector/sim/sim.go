@@ -60,22 +60,9 @@ func New(scenario string, opt Options) (gpu.Source, error) {
 	return newSource(scenarios[i].script(), opt, p), nil
 }
 
-// script is what happens in a scenario. Times count from its start.
-type script struct {
-	gpus   []*simGPU
-	events []simEvent // ordered by time
-}
-
-// simEvent is an XID error of the script.
-type simEvent struct {
-	at  time.Duration
-	gpu int // position in script.gpus
-	xid uint64
-}
-
 // sim is a Source that follows a script.
 type sim struct {
-	script  script
+	script  *script
 	start   time.Time
 	pace    *gpu.Pace
 	calls   gpu.Calls
@@ -83,7 +70,7 @@ type sim struct {
 	next    atomic.Int64 // the first event of the script that was not reported
 }
 
-func newSource(s script, opt Options, p *gpu.Pace) *sim {
+func newSource(s *script, opt Options, p *gpu.Pace) *sim {
 	src := &sim{script: s, start: opt.Start, pace: p}
 	for _, g := range s.gpus {
 		src.devices = append(src.devices, &simDevice{src: src, gpu: g, interval: opt.Interval})

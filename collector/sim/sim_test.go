@@ -534,7 +534,7 @@ func TestSimFaultyStatus(t *testing.T) {
 // TestSimPIDs checks that pids stay in Linux's range and that none is handed out
 // twice in a row of runs.
 func TestSimPIDs(t *testing.T) {
-	p := &simProcess{id: 64, peers: 65}
+	p := &simProcess{id: 64, script: &script{processes: 65}}
 	seen := map[uint32]bool{}
 	for run := range uint64(60000) {
 		pid := p.pid(run)
@@ -571,8 +571,8 @@ func TestSimContext(t *testing.T) {
 }
 
 // churnScript is a server that leaks beside 64 workers that start and end all the time.
-func churnScript() script {
-	b := &simBuilder{name: "churn"}
+func churnScript() *script {
+	b := &script{name: "churn"}
 	const each = 300 * mib
 	leak := leaker(pod("default", "router-0", "router", "router.py", "app"), 20*time.Minute, 2*gib, 40*mib, 30*gib)
 	leak.start = -10 * time.Minute
@@ -586,7 +586,7 @@ func churnScript() script {
 		})
 	}
 	b.add(&simA100, processes...)
-	return b.script()
+	return b
 }
 
 // newDomain returns a detector with its defaults.

@@ -16,6 +16,7 @@ import (
 	_ "time/tzdata" // a container may have no time zones
 
 	"github.com/alecthomas/kingpin/v2"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/command"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/history"
@@ -182,103 +183,78 @@ func (b *backtest) judgePrometheus(ctx context.Context, stderr io.Writer) ([]*se
 
 // judgedFile is what came of a file.
 type judgedFile struct {
-	at       int // its place in the list of files
 	series   []*series
-	warnings []string
-	err      error
+	warnings []string // what was not used of it
 }
 
-// judgeFiles judges the files, several at once. Their series come in the order of
-// the files.
-func (b *backtest) judgeFiles(ctx context.Context, stderr io.Writer) ([]*series, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	next := make(chan int, len(b.files))
-	for i := range b.files {
-		next <- i
+// judgeFiles judges the files, several at once. Their series come in the order of the files. After an error it waits for a
+// moment only: nothing wakes a reader of a pipe whose writer is silent. It is left behind, and ends with its writer, or with
+// the program, which has nothing to do but to say so.
+func (b *backtest) judgeFiles(ctx context.Context, stderr io.Writer) (list []*series, err error) {
+	judged := make([]judgedFile, len(b.files))
+	done := judged // what nobody writes any more
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	ended := make(chan error, 1)
+	go func() {
+		for i, name := range b.files {
+			group.Go(func() (err error) {
+				judged[i], err = b.judgeFile(ctx, name)
+				return err
+			})
+		}
+		ended <- group.Wait()
+	}()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		select {
+		case err = <-ended:
+		case <-time.After(command.StopGrace):
+			err, done = context.Cause(ctx), nil
+		}
 	}
-	close(next)
-	judged := make(chan judgedFile, len(b.files)) // there is room for one that nobody waits for
-	for range min(len(b.files), runtime.GOMAXPROCS(0)) {
-		go func() {
-			for i := range next {
-				f := judgedFile{at: i}
-				if f.series, f.warnings, f.err = b.judgeFile(ctx, b.files[i]); f.err != nil {
-					cancel()
-				}
-				judged <- f
-			}
-		}()
-	}
-	files := awaitFiles(ctx, judged)
-	var list []*series
-	for _, f := range files {
+	for _, f := range done {
 		for _, text := range f.warnings {
 			fmt.Fprintf(stderr, "%s: %s\n", command.Program, text)
 		}
-	}
-	for _, f := range files {
-		// Those that were called off because of another one say nothing.
-		if f.err != nil && !errors.Is(f.err, context.Canceled) {
-			return nil, f.err
-		}
 		list = append(list, f.series...)
 	}
-	if ctx.Err() != nil {
-		return nil, errors.New("interrupted")
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
 	}
-	return list, nil
+	return list, err
 }
 
-// awaitFiles returns what came of the files, as many as there is room for, in their order. Once
-// ctx is done it waits for a moment only: nothing wakes a reader of a pipe whose writer is silent. It is left
-// behind, and ends with its writer, or with the command.Program, which has nothing to do but to say so.
-func awaitFiles(ctx context.Context, judged <-chan judgedFile) (files []judgedFile) {
-	var over <-chan time.Time
-	done := ctx.Done()
-	for ended := false; !ended && len(files) < cap(judged); {
-		select {
-		case f := <-judged:
-			files = append(files, f)
-		case <-done:
-			done, over = nil, time.After(command.StopGrace)
-		case <-over:
-			ended = true
-		}
-	}
-	slices.SortFunc(files, func(a, b judgedFile) int { return cmp.Compare(a.at, b.at) })
-	return files
-}
-
-// judgeFile judges one file. The warnings tell what it did not use of it.
-func (b *backtest) judgeFile(ctx context.Context, name string) (list []*series, warnings []string, err error) {
+// judgeFile judges one file.
+func (b *backtest) judgeFile(ctx context.Context, name string) (f judgedFile, err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, nil, err
+		return f, err
 	}
 	file, name, err := history.OpenFile(name)
 	if err != nil {
-		return nil, nil, err
+		return f, err
 	}
 	defer file.Close()
 	h, err := b.logs.Open(name, &ctxReader{ctx, file})
 	if err != nil {
-		return nil, nil, err
+		return f, err
 	}
-	if list, err = b.judge(ctx, h); err != nil {
-		return nil, nil, err
+	if f.series, err = b.judge(ctx, h); err != nil {
+		return f, err
 	}
 	for _, text := range h.LeftOut() {
-		warnings = append(warnings, name+": "+text)
+		f.warnings = append(f.warnings, name+": "+text)
 	}
-	if !slices.ContainsFunc(list, func(x *series) bool { return x.samples > 0 }) {
-		return nil, warnings, fmt.Errorf("%s: %w", name, noMemory(list))
+	if !slices.ContainsFunc(f.series, func(x *series) bool { return x.samples > 0 }) {
+		return f, fmt.Errorf("%s: %w", name, noMemory(f.series))
 	}
-	for _, x := range list {
+	for _, x := range f.series {
 		if len(b.files) > 1 {
 			x.from = name
 		}
 	}
-	return list, warnings, nil
+	return f, nil
 }
 
 // ctxReader is a reader that ends with a context.

@@ -83,7 +83,7 @@ var parts = map[string]func(*knownMemory, *series) *cursor{
 func newAnswer(all []*series, used []string, totals []*series) (*answer, error) {
 	all = slices.SortedStableFunc(slices.Values(all), func(a, b *series) int { return cmp.Compare(a.points[0].t, b.points[0].t) })
 	a, own, bounds := &answer{}, map[string]*knownMemory{}, map[string][]*series{}
-	exporters := map[string]bool{} // pods
+	exporters := map[string]bool{} // their pods; "" is that of one without
 	var alone, ofParts []*series
 	for _, x := range all {
 		switch {

@@ -58,7 +58,7 @@ func joined(t *testing.T, text string) (string, error) {
 }
 
 func TestJoin(t *testing.T) {
-	const used, process = "gpu_memory_used_bytes", "gpu_process_memory_used_bytes"
+	const used, process, at = "gpu_memory_used_bytes", "gpu_process_memory_used_bytes", "1700000000"
 	for _, c := range []struct{ name, text, want string }{
 		{
 			"GPUs take turns",
@@ -131,6 +131,51 @@ func TestJoin(t *testing.T) {
 			"two series of one GPU all the time", used + "{gpu=\"0\",pod=\"a\"} 9 1700000000\n" + used + "{gpu=\"0\",pod=\"a\"} 9 1700001000\n" +
 				used + "{gpu=\"0\",pod=\"b\"} 8 1700000000\n" + used + "{gpu=\"0\",pod=\"b\"} 8 1700001000\n" + process + "{gpu=\"0\",pid=\"7\"} 3 1700000000\n",
 			"gpu=0 +0 9 7:3\ngpu=0, pod=b +0 8\ngpu=0 +1000 9\ngpu=0, pod=b +1000 8\n",
+		},
+
+		{"empty labels are none", `a_bytes{x="",y="1"} 5 ` + at, "y=1 +0 5\n"},
+		{"series that take turns", "a_bytes{x=\"1\"} 5 1700000000\na_bytes{x=\"2\"} 7 1700000000\na_bytes{x=\"1\"} 6 1700000060\n", "x=1 +0 5\nx=2 +0 7\nx=1 +60 6\n"},
+		{"NaN is a gap", "a_bytes 5 1700000000\na_bytes NaN 1700000030\na_bytes 6 1700000060\n", " +0 5\n +60 6\n"},
+		{"so are infinities, as a dump of the exporter holds them", "a_bytes +Inf 1700000000\na_bytes -Inf 1700000030\na_bytes 6 1700000060\n", " +60 6\n"},
+		{"MiB by name", "DCGM_FI_DEV_FB_USED{gpu=\"0\"} 2 " + at, "gpu=0 +0 2097152\n"},
+		{
+			"totals", "gpu_memory_total_bytes{gpu=\"0\"} 100 1700000000\ngpu_memory_reserved_bytes{gpu=\"0\"} 10 1700000000\n" +
+				"gpu_memory_used_bytes{gpu=\"0\"} 5 1700000000\ngpu_memory_total_bytes{gpu=\"0\"} 200 1700000060\ngpu_memory_used_bytes{gpu=\"0\"} 6 1700000090\n",
+			"gpu=0 +0 5/90\ngpu=0 +90 6/190\n",
+		},
+		{
+			"two metrics", "gpu_workload_memory_used_bytes{gpu=\"0\"} 5 1700000000\ngpu_process_memory_used_bytes{gpu=\"0\"} 6 1700000000\n",
+			"__name__=gpu_workload_memory_used_bytes, gpu=0 +0 5\n__name__=gpu_process_memory_used_bytes, gpu=0 +0 6\n",
+		},
+		{
+			"a workload has no capacity", "gpu_workload_memory_used_bytes{gpu=\"0\",pod=\"p\"} 5 1700000000\ngpu_memory_total_bytes{gpu=\"0\"} 100 1700000000\n" +
+				"gpu_memory_used_bytes{gpu=\"0\"} 7 1700000000\n",
+			"gpu=0 +0 7/100\ngpu=0, pod=p +0 5\n",
+		},
+		{
+			"a slice has its own capacity", "gpu_mig_memory_used_bytes{gpu=\"0\",gpu_instance=\"1\"} 3 1700000000\n" +
+				"gpu_mig_memory_total_bytes{gpu=\"0\",gpu_instance=\"1\"} 20 1700000000\n",
+			"gpu=0, gpu_instance=1 +0 3/20\n",
+		},
+		{
+			"what is free makes the capacity, where it was read at once", "DCGM_FI_DEV_FB_USED{gpu=\"0\"} 1 1700000000\nDCGM_FI_DEV_FB_USED{gpu=\"0\"} 2 1700000060\nDCGM_FI_DEV_FB_USED{gpu=\"0\"} 4 1700000090\n" +
+				"DCGM_FI_DEV_FB_FREE{gpu=\"0\"} 7 1700000060\n",
+			"gpu=0 +0 1048576\ngpu=0 +60 2097152/9437184\ngpu=0 +90 4194304/9437184\n",
+		},
+		{
+			"a capacity with the very same labels", "DCGM_FI_DEV_FB_USED{gpu=\"0\"} 1 1700000000\nDCGM_FI_DEV_FB_USED{gpu=\"0\",pod=\"a\"} 2 1700000060\n" +
+				"DCGM_FI_DEV_FB_TOTAL{gpu=\"0\"} 8 1700000000\nDCGM_FI_DEV_FB_TOTAL{gpu=\"0\",pod=\"a\"} 9 1700000060\n",
+			"gpu=0 +0 1048576/8388608\ngpu=0, pod=a +60 2097152/9437184\n",
+		},
+		{
+			"a capacity that comes after one with other Labels", "DCGM_FI_DEV_FB_USED{gpu=\"0\"} 1 1700000000\n" +
+				"DCGM_FI_DEV_FB_TOTAL{gpu=\"0\",pod=\"a\"} 9 1700000000\nDCGM_FI_DEV_FB_TOTAL{gpu=\"0\",pod=\"b\"} 7 1700000000\nDCGM_FI_DEV_FB_TOTAL{gpu=\"0\"} 8 1700000000\n",
+			"gpu=0 +0 1048576/8388608\n",
+		},
+		{
+			"capacities that are the same", "gpu_memory_used_bytes{gpu=\"0\"} 1 1700000000\n" +
+				"gpu_memory_total_bytes{x=\"1\"} 8 1700000000\ngpu_memory_total_bytes{x=\"2\"} 8 1700000060\n",
+			"gpu=0 +0 1/8\n",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -4,7 +4,6 @@
 package history
 
 import (
-	"fmt"
 	"math"
 	"regexp"
 	"strconv"
@@ -63,87 +62,6 @@ func historyOf(text string, unit float64) (History, error) {
 	return newAnswer(m.order, used, nil)
 }
 
-// told writes what a text tells: labels, seconds, used/total bytes.
-func told(t *testing.T, text string) (string, error) {
-	t.Helper()
-	h, err := historyOf(text, 0)
-	if err != nil {
-		return "", err
-	}
-	var b strings.Builder
-	last := ""
-	err = h.Each(t.Context(), func(m *Memory, s *gpu.Sample) error {
-		if name := "{" + m.Labels.String() + "}"; name != last {
-			last = name
-			b.WriteString(name + " ")
-		}
-		fmt.Fprintf(&b, "%v:%d", s.T.Seconds(), s.Memory.Used.V)
-		if c := s.Memory.Capacity(); c.OK {
-			fmt.Fprintf(&b, "/%d", c.V)
-		}
-		b.WriteByte(' ')
-		return nil
-	})
-	return strings.TrimSpace(b.String()), err
-}
-
-// TestScalars joins used memory and what bounds it.
-func TestScalars(t *testing.T) {
-	const at = "1700000000"
-	for _, c := range []struct{ name, text, want string }{
-		{"empty labels are none", `a_bytes{x="",y="1"} 5 ` + at, `{y=1} 1.7e+09:5`},
-		{"series that take turns", "a_bytes{x=\"1\"} 5 1700000000\na_bytes{x=\"2\"} 7 1700000000\na_bytes{x=\"1\"} 6 1700000060\n", `{x=1} 1.7e+09:5 {x=2} 1.7e+09:7 {x=1} 1.70000006e+09:6`},
-		{"NaN is a gap", "a_bytes 5 1700000000\na_bytes NaN 1700000030\na_bytes 6 1700000060\n", `{} 1.7e+09:5 1.70000006e+09:6`},
-		{"so are infinities, as a dump of the exporter holds them", "a_bytes +Inf 1700000000\na_bytes -Inf 1700000030\na_bytes 6 1700000060\n", `{} 1.70000006e+09:6`},
-		{"MiB by name", "DCGM_FI_DEV_FB_USED{gpu=\"0\"} 2 " + at, `{gpu=0} 1.7e+09:2097152`},
-		{
-			"totals", "gpu_memory_total_bytes{gpu=\"0\"} 100 1700000000\ngpu_memory_reserved_bytes{gpu=\"0\"} 10 1700000000\n" +
-				"gpu_memory_used_bytes{gpu=\"0\"} 5 1700000000\ngpu_memory_total_bytes{gpu=\"0\"} 200 1700000060\ngpu_memory_used_bytes{gpu=\"0\"} 6 1700000090\n",
-			`{gpu=0} 1.7e+09:5/90 1.70000009e+09:6/190`,
-		},
-		{
-			"two metrics", "gpu_workload_memory_used_bytes{gpu=\"0\"} 5 1700000000\ngpu_process_memory_used_bytes{gpu=\"0\"} 6 1700000000\n",
-			`{__name__=gpu_workload_memory_used_bytes, gpu=0} 1.7e+09:5 {__name__=gpu_process_memory_used_bytes, gpu=0} 1.7e+09:6`,
-		},
-		{
-			"a workload has no capacity", "gpu_workload_memory_used_bytes{gpu=\"0\",pod=\"p\"} 5 1700000000\ngpu_memory_total_bytes{gpu=\"0\"} 100 1700000000\n" +
-				"gpu_memory_used_bytes{gpu=\"0\"} 7 1700000000\n",
-			`{gpu=0} 1.7e+09:7/100 {gpu=0, pod=p} 1.7e+09:5`,
-		},
-		{
-			"a slice has its own capacity", "gpu_mig_memory_used_bytes{gpu=\"0\",gpu_instance=\"1\"} 3 1700000000\n" +
-				"gpu_mig_memory_total_bytes{gpu=\"0\",gpu_instance=\"1\"} 20 1700000000\n",
-			`{gpu=0, gpu_instance=1} 1.7e+09:3/20`,
-		},
-		{
-			"what is free makes the capacity, where it was read at once", "DCGM_FI_DEV_FB_USED{gpu=\"0\"} 1 1700000000\nDCGM_FI_DEV_FB_USED{gpu=\"0\"} 2 1700000060\nDCGM_FI_DEV_FB_USED{gpu=\"0\"} 4 1700000090\n" +
-				"DCGM_FI_DEV_FB_FREE{gpu=\"0\"} 7 1700000060\n",
-			`{gpu=0} 1.7e+09:1048576 1.70000006e+09:2097152/9437184 1.70000009e+09:4194304/9437184`,
-		},
-		{
-			"a capacity with the very same labels", "DCGM_FI_DEV_FB_USED{gpu=\"0\"} 1 1700000000\nDCGM_FI_DEV_FB_USED{gpu=\"0\",pod=\"a\"} 2 1700000060\n" +
-				"DCGM_FI_DEV_FB_TOTAL{gpu=\"0\"} 8 1700000000\nDCGM_FI_DEV_FB_TOTAL{gpu=\"0\",pod=\"a\"} 9 1700000060\n",
-			`{gpu=0} 1.7e+09:1048576/8388608 {gpu=0, pod=a} 1.70000006e+09:2097152/9437184`,
-		},
-		{
-			"a capacity that comes after one with other Labels", "DCGM_FI_DEV_FB_USED{gpu=\"0\"} 1 1700000000\n" +
-				"DCGM_FI_DEV_FB_TOTAL{gpu=\"0\",pod=\"a\"} 9 1700000000\nDCGM_FI_DEV_FB_TOTAL{gpu=\"0\",pod=\"b\"} 7 1700000000\nDCGM_FI_DEV_FB_TOTAL{gpu=\"0\"} 8 1700000000\n",
-			`{gpu=0} 1.7e+09:1048576/8388608`,
-		},
-		{
-			"capacities that are the same", "gpu_memory_used_bytes{gpu=\"0\"} 1 1700000000\n" +
-				"gpu_memory_total_bytes{x=\"1\"} 8 1700000000\ngpu_memory_total_bytes{x=\"2\"} 8 1700000060\n",
-			`{gpu=0} 1.7e+09:1/8`,
-		},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got, err := told(t, c.text); got != c.want || err != nil {
-				t.Errorf("got  %s\nwant %s\n%v", got, c.want, err)
-			}
-		})
-	}
-}
-
 func TestScalarErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"a_bytes 5 1700000000\na_bytes 5 1700000000.000\n", "a_bytes{}: 2023-11-14T22:13:20Z is not after the point before it"},
@@ -153,7 +71,7 @@ func TestScalarErrors(t *testing.T) {
 		{"DCGM_FI_DEV_FB_USED 1e12 1700000000\n", "more than any GPU has: check --unit"},
 		{"x_bytes -5 1700000000\n", "this is no used memory"},
 	} {
-		if _, err := told(t, c.text); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+		if _, err := joined(t, c.text); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%.80q: %v, want %s", c.text, err, c.want)
 		}
 	}

@@ -105,7 +105,9 @@ func (r *recorder) run(ctx context.Context) error {
 		return err
 	}
 	if r.source.Kind == source.NVML {
-		if r.owners, err = r.resolver(); err != nil {
+		// The names of programs are made with a secret of this recording alone: who gets it cannot find out their arguments by
+		// trying.
+		if r.owners, err = source.Owners(r.source, source.OwnersConfig{Secret: []byte(rand.Text())}); err != nil {
 			return errors.Join(err, src.Close())
 		}
 		if r.allocators, err = source.Allocators(r.source, false); err != nil {
@@ -140,12 +142,6 @@ func (r *recorder) run(ctx context.Context) error {
 		failed = nil
 	}
 	return r.finish(failed)
-}
-
-// resolver returns what tells whose the processes of the driver's source are. The names of programs are made with
-// a secret of this recording alone: who gets it cannot find out their arguments by trying.
-func (r *recorder) resolver() (owners, error) {
-	return source.Owners(r.source, source.OwnersConfig{Secret: []byte(rand.Text())})
 }
 
 // finish completes the file and says what is in it. failed is why the recording

@@ -25,20 +25,13 @@ const (
 	maxAnswer = 64 << 20
 )
 
-// Exporter is a running exporter.
-type Exporter struct {
-	address string
-	client  *http.Client
-}
-
-// NewExporter returns the exporter at an address such as http://node7:9844 or node7:9844, which
-// may have a path before that of the pages. It asks nothing yet.
-func NewExporter(address string, client *http.Client) (*Exporter, error) {
-	full := address
-	if !strings.Contains(full, "://") {
-		full = "http://" + full
+// lookThere returns what asks the exporter at an address such as http://node7:9844 or node7:9844, which
+// may have a path before that of the pages.
+func lookThere(address string, client *http.Client) (look, error) {
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
 	}
-	u, err := url.Parse(full)
+	u, err := url.Parse(address)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" { // the error would repeat a password
 		return nil, errors.New("the address is none of an exporter, such as http://node7:9844")
 	}
@@ -46,33 +39,39 @@ func NewExporter(address string, client *http.Client) (*Exporter, error) {
 		return nil, errors.New("the address has a user: name it in the file of --http.config.file, where other users of this machine do not see it")
 	}
 	u.RawQuery, u.Fragment = "", ""
-	u.Path = ownPage.ReplaceAllString(u.Path, "")
-	return &Exporter{u.String() + path, client}, nil
+	u.Path = ownPage.ReplaceAllString(u.Path, "") + path
+	return func(ctx context.Context) (*verdicts.Data, error) {
+		v, err := ask(ctx, u.String(), client)
+		if err != nil {
+			return nil, fmt.Errorf("asking the exporter: %w", err)
+		}
+		return v, nil
+	}, nil
 }
 
 // ownPage is the end of an address that was copied from a page of an exporter.
 var ownPage = regexp.MustCompile(`(/metrics|/predict(/[^/]*)?|/api/v1/(verdicts|sites)|/-/(healthy|ready|reload))?/*$`)
 
-// Verdicts asks for the verdicts now.
-func (e *Exporter) Verdicts(ctx context.Context) (*verdicts.Data, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, e.address, http.NoBody)
+// ask asks for the verdicts now.
+func ask(ctx context.Context, address string, client *http.Client) (*verdicts.Data, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := e.client.Do(request)
+	answer, err := client.Do(request)
 	if err != nil {
 		if nobodyThere(err) {
 			err = fmt.Errorf("%w; does an exporter run there? its port is 9844", err)
 		}
-		return nil, fmt.Errorf("asking the exporter: %w", err)
+		return nil, err
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("asking the exporter: %s answers %s", e.address, answer.Status)
+		return nil, fmt.Errorf("%s answers %s", address, answer.Status)
 	}
-	v, err := Decode(answer.Body)
+	v, err := decode(answer.Body)
 	if err != nil {
-		return nil, fmt.Errorf("asking the exporter: %s: %w", e.address, err)
+		return nil, fmt.Errorf("%s: %w", address, err)
 	}
 	return v, nil
 }
@@ -85,8 +84,8 @@ func nobodyThere(err error) bool {
 	return dialed && call.Op == "dial" && !unknown
 }
 
-// Decode reads an answer with verdicts.
-func Decode(r io.Reader) (*verdicts.Data, error) {
+// decode reads an answer with verdicts.
+func decode(r io.Reader) (*verdicts.Data, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxAnswer+1))
 	switch {
 	case err != nil:

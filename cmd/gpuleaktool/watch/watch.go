@@ -111,11 +111,8 @@ func (w *watchCommand) looker(ctx context.Context) (look, func(), error) {
 		return nil, nil, fmt.Errorf("--http.config.file=%s: %w", w.httpConfig, err)
 	}
 	client.Timeout = watchTimeout
-	exporter, err := NewExporter(w.address, client)
-	if err != nil {
-		return nil, nil, err
-	}
-	return exporter.Verdicts, client.CloseIdleConnections, nil
+	now, err := lookThere(w.address, client)
+	return now, client.CloseIdleConnections, err
 }
 
 // say looks once.

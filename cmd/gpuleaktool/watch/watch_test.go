@@ -29,7 +29,7 @@ func recorded(t testing.TB) []byte {
 }
 
 func TestScreen(t *testing.T) {
-	d, err := Decode(bytes.NewReader(recorded(t)))
+	d, err := decode(bytes.NewReader(recorded(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestScreen(t *testing.T) {
 // TestScreenAndPageSayTheSame holds what the terminal says of each memory against the page of the exporter,
 // of the same state: amounts, verdict and time left, and whose the processes are that leak.
 func TestScreenAndPageSayTheSame(t *testing.T) {
-	d, err := Decode(bytes.NewReader(recorded(t)))
+	d, err := decode(bytes.NewReader(recorded(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,9 +140,9 @@ func TestExporter(t *testing.T) {
 		server.URL + "/other":     "the answer is none of an exporter", server.URL + "/nothing": "404 Not Found",
 		"http://a:b@" + host: "the address has a user", "ftp://x": "is none of an exporter", "http://": "is none of an exporter", "http://a b": "is none of an exporter",
 	} {
-		e, err := NewExporter(address, server.Client())
+		now, err := lookThere(address, server.Client())
 		if err == nil {
-			_, err = e.Verdicts(t.Context())
+			_, err = now(t.Context())
 		}
 		if (err == nil) != (want == "") || (err != nil && !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", address, err, want)
@@ -156,7 +156,7 @@ func FuzzScreen(f *testing.F) {
 	f.Add([]byte(`{"status":"success","data":{"time":"2026-01-01T00:00:00Z","note":"\u001b[2J","driver":{"reason":"\u001b[2J"},"devices":[{"up":true,"labels":{"gpu":"\u001b"},"processes":[{}]}]}}`))
 	f.Add([]byte(`{"status":"success","data":{"time":"2026-01-01T00:00:00Z","devices":null}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		d, err := Decode(bytes.NewReader(text))
+		d, err := decode(bytes.NewReader(text))
 		if err != nil {
 			return
 		}
