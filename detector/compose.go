@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
@@ -183,10 +182,10 @@ func (d *Domain[K]) judgeDevice() {
 		d.used.Judge(v)
 		d.judgeResidual()
 	}
-	d.out.Attributed = d.past.Attributed
+	d.out.Attributed = d.past.attributed()
 	switch {
 	case !d.known:
-	case d.past.Attributed:
+	case d.out.Attributed:
 		d.compose()
 	case v.Leak: // the members are part of it
 		d.total = sum{}
@@ -207,9 +206,7 @@ func (d *Domain[K]) judgeResidual() {
 	case d.listed:
 		d.residual.Judge(&d.out.Residual)
 		d.total.addSeries(&d.out.Residual, d.residual)
-	case p.Attributed && p.Last-p.AttributedAt >= process.Absence:
-		p.Attributed = false
-	case p.Attributed:
+	case p.attributed():
 		for _, m := range d.members {
 			if m.Last != p.Last {
 				var v Verdict
@@ -302,7 +299,7 @@ func (d *Domain[K]) judgeResting() {
 // memory without an owner is nothing unusual.
 func (d *Domain[K]) judgeUnreleased() {
 	d.out.Unreleased = d.out.Unreleased[:0]
-	if !d.past.Attributed || d.residual == nil || d.residual.Config().Mute {
+	if !d.out.Attributed || d.residual == nil || d.residual.Config().Mute {
 		return
 	}
 	left := d.exits.Remaining()

@@ -266,7 +266,6 @@ func TestLivesThatAreNoCrashLoop(t *testing.T) {
 		"a last phase that does not fit":    lives(2400, func(_, s int) float64 { return 10*gib + float64(max(0, s-2300))*0.7*gib }),
 		"a request that does not fit":       lives(2400, func(_, s int) float64 { return 10*gib + float64(btoi(s%500 < 50)*(s/500+1))*14*gib }),
 		"another pace each time":            lives(1500, func(n, s int) float64 { return 10*gib + float64(s)*float64(1+2*(n%2))*5*mib }),
-		"another pace on a full GPU":        with(lives(600, func(n, s int) float64 { return 1.5*gib + float64(s)*float64(1+2*(n%2))*mib }), func(p *program) { p.other = 77 * gib }),
 		"less than the least growth":        lives(1500, func(_, s int) float64 { return 10*gib + float64(s)*10*1024 }),
 		"each holds more than the last one": with(lives(300, func(n, _ int) float64 { return 10*gib + float64(n)*300*mib }), func(p *program) { p.pause, p.capacity = constant(0), 24*gib }),
 		"noise":                             lives(900, func(int, int) float64 { return 10*gib + rng.Float64()*4*gib }),

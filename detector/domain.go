@@ -95,15 +95,15 @@ type past struct {
 	Reaching time.Duration // begin of the last slot that was added to Reached
 	LeftAt   time.Duration // when a process ended last that held crestExit of the crest; 0 never
 	Fullness series.Fullness
-	// Attributed says that the device is judged through its members, AttributedAt is the last complete list: a list
-	// that cannot be read in one frame changes nothing.
-	Attributed   bool
-	AttributedAt time.Duration
-	Resets       [NumReasons]uint64
-	Heights      heights.Life   // of the memory as a whole
-	Given        heights.Record // the heights that it gave back
-	Paged        bool           // the last judgement was a page
+	Listed   time.Duration // the last complete list; 0 none
+	Resets   [NumReasons]uint64
+	Heights  heights.Life   // of the memory as a whole
+	Given    heights.Record // the heights that it gave back
+	Paged    bool           // the last judgement was a page
 }
+
+// attributed reports whether the device is judged through its members: lists that cannot be read for a while change nothing.
+func (p *past) attributed() bool { return p.Listed > 0 && p.Last-p.Listed < process.Absence }
 
 // listing is an entry of the list of a frame.
 type listing[K comparable] struct {
@@ -249,7 +249,7 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o series.Sample, used stat.Bytes)
 	if !f.Complete {
 		return
 	}
-	p.Attributed, p.AttributedAt = true, o.T
+	p.Listed = o.T
 	if d.residual == nil {
 		d.residual = d.newSeries(Subject[K]{Kind: KindResidual})
 	}

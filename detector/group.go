@@ -153,9 +153,6 @@ func (d *Domain[K]) expire(name groupName, g *group[K]) {
 		delete(d.groups, name)
 		return
 	}
-	if g.Series == nil && g.Loop.Paused {
-		return // it has expired before
-	}
 	*g = group[K]{Seen: g.Seen, Loop: g.Loop, Runs: g.Runs, Culprit: g.Culprit, Accused: g.Accused}
 	g.Loop.Paused = true
 }

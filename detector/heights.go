@@ -38,20 +38,6 @@ func fullness(o *series.Sample) float64 {
 	return 1 - float64(o.Left)/float64(o.Capacity)
 }
 
-// noteEnd adds the end of a process to the loop of its group, and to the heights of its program. A process that
-// never held more than an idle GPU does not count.
-func (d *Domain[K]) noteEnd(key K, m *member) {
-	if float64(m.Peak) <= series.IdleLevel(m.Capacity) {
-		return
-	}
-	if g := d.groups[m.Group]; g != nil {
-		d.addLife(key, g, m)
-	}
-	if m.Runs != 0 {
-		d.book.With(m.Runs, d.past.Last, func(r *heights.Record) { m.Heights.End(m.Last, r, m.Leaks()) })
-	}
-}
-
 // givenBack reports whether the memory is within a height that it gave back before. rate is its present growth, in bytes per
 // second. Each process that contributes fillShare of it must be within the heights of its program, and these must fit into the
 // memory at once. If no process contributes, the heights of the memory as a whole decide.

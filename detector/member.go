@@ -34,7 +34,6 @@ type member struct {
 	Heights heights.Life
 	Given   heights.Record // the heights that it gave back itself, if Runs is unknown
 	Before  heights.Prior  // the heights of its program, or Given
-	Company stat.Bytes     // the memory of the largest other member of its group in that frame
 
 	Activity process.Activity
 	Pieces   bool // its allocator is fragmented
@@ -62,9 +61,6 @@ func (d *Domain[K]) removeMembers(f *Frame[K], interval time.Duration) {
 	for _, key := range d.gone(f) {
 		m := d.members[key]
 		delete(d.members, key)
-		if g := d.groups[m.Group]; g != nil {
-			m.Company = g.company(m)
-		}
 		if f.Complete && d.residual != nil {
 			d.exits.Add(key, f.T, interval, m.Used, d.residual.Config())
 		}
@@ -152,7 +148,14 @@ func (d *Domain[K]) endMember(key K, m *member) {
 		d.past.Reached, d.past.Reaching = 0, 0
 		d.past.Fullness.Left = true
 	}
-	d.noteEnd(key, m)
+	if float64(m.Peak) > series.IdleLevel(m.Capacity) { // what never held more than an idle GPU does not count
+		if g := d.groups[m.Group]; g != nil {
+			d.addLife(key, g, m)
+		}
+		if m.Runs != 0 {
+			d.book.With(m.Runs, d.past.Last, func(r *heights.Record) { m.Heights.End(m.Last, r, m.Leaks()) })
+		}
+	}
 	if len(d.out.Exited) < MaxMembers {
 		d.out.Exited = append(d.out.Exited, Exit[K]{Key: key, Used: m.Held, NearCapacity: m.Full})
 	}

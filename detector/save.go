@@ -138,7 +138,7 @@ func (d *Domain[K]) restore(b []byte, known func(K) bool) error {
 
 // Check implements state.Checker, as do those below.
 func (h *head[K]) Check(time.Duration) bool {
-	return h.Past.Last < math.MaxInt64/2 && (!h.Past.Attributed || h.Residual != nil) && h.Members <= MaxMembers && h.Groups <= MaxGroups
+	return h.Past.Last < math.MaxInt64/2 && (h.Past.Listed == 0 || h.Residual != nil) && h.Members <= MaxMembers && h.Groups <= MaxGroups
 }
 
 func (s *savedMember[K]) Check(time.Duration) bool { return s.Member != nil }
@@ -150,4 +150,4 @@ func (m *member) Check(time.Duration) bool {
 }
 
 // Check hides that of the series, which may be nil.
-func (g *group[K]) Check(time.Duration) bool { return true }
+func (*group[K]) Check(time.Duration) bool { return true }

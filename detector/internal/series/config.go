@@ -4,7 +4,6 @@
 package series
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -89,31 +88,29 @@ func (c Config) Validate() error {
 			return fmt.Errorf("window %s does not come after %s: give each once, shortest first", w, c.Windows[i-1])
 		}
 	}
-	switch {
-	case !(c.LeakThreshold > 0 && c.LeakThreshold <= 1):
-		return fmt.Errorf("leak threshold %g is not in (0, 1]", c.LeakThreshold)
-	case !(c.MinGrowth > 0 && c.MinGrowth <= stat.MaxBytes):
-		return fmt.Errorf("minimum growth of %g bytes is not in (0, %d]", c.MinGrowth, int64(stat.MaxBytes))
-	case c.MinSpan <= 0 || c.MinSpan > MaxWindow:
-		return fmt.Errorf("minimum span %s is not in (0, %s]", c.MinSpan, MaxWindow)
-	case c.SettleTime < 0 || c.SettleTime > MaxWindow:
-		return fmt.Errorf("settle time %s is not in [0, %s]", c.SettleTime, MaxWindow)
-	case c.PageWithin < 0 || c.PageWithin > MaxWindow:
-		return fmt.Errorf("page within %s is not in [0, %s]", c.PageWithin, MaxWindow)
-	case c.FillsWithin < 0 || c.FillsWithin > MaxWindow:
-		return fmt.Errorf("fills within %s is not in [0, %s]", c.FillsWithin, MaxWindow)
-	case c.ZombieAfter <= 0:
-		return errors.New("time until a zombie must be above 0")
-	case c.UnreleasedAfter <= 0:
-		return errors.New("time until memory is unreleased must be above 0")
-	case !(c.MinHeld > 0 && c.MinHeld <= stat.MaxBytes):
-		return fmt.Errorf("minimum held memory of %g bytes is not in (0, %d]", c.MinHeld, int64(stat.MaxBytes))
-	case !(c.SpikeHeight > 0 && c.SpikeHeight <= stat.MaxBytes):
-		return fmt.Errorf("spike height of %g bytes is not in (0, %d]", c.SpikeHeight, int64(stat.MaxBytes))
-	case !(c.SpikeRatio >= 0 && c.SpikeRatio <= 1):
-		return fmt.Errorf("spike ratio %g is not in [0, 1]", c.SpikeRatio)
-	case c.SpikeWidth <= 0:
-		return errors.New("spike width must be above 0")
+	const bytes = "(0, 2^48]"
+	for _, s := range []struct {
+		name     string
+		value    any
+		possible bool
+		bounds   string
+	}{
+		{"leak threshold", c.LeakThreshold, c.LeakThreshold > 0 && c.LeakThreshold <= 1, "(0, 1]"},
+		{"minimum growth in bytes", c.MinGrowth, c.MinGrowth > 0 && c.MinGrowth <= stat.MaxBytes, bytes},
+		{"minimum span", c.MinSpan, c.MinSpan > 0 && c.MinSpan <= MaxWindow, "(0, 24h]"},
+		{"settle time", c.SettleTime, c.SettleTime >= 0 && c.SettleTime <= MaxWindow, "[0, 24h]"},
+		{"page within", c.PageWithin, c.PageWithin >= 0 && c.PageWithin <= MaxWindow, "[0, 24h]"},
+		{"fills within", c.FillsWithin, c.FillsWithin >= 0 && c.FillsWithin <= MaxWindow, "[0, 24h]"},
+		{"time until a zombie", c.ZombieAfter, c.ZombieAfter > 0, "(0, ∞)"},
+		{"time until memory is unreleased", c.UnreleasedAfter, c.UnreleasedAfter > 0, "(0, ∞)"},
+		{"minimum held memory in bytes", c.MinHeld, c.MinHeld > 0 && c.MinHeld <= stat.MaxBytes, bytes},
+		{"spike height in bytes", c.SpikeHeight, c.SpikeHeight > 0 && c.SpikeHeight <= stat.MaxBytes, bytes},
+		{"spike ratio", c.SpikeRatio, c.SpikeRatio >= 0 && c.SpikeRatio <= 1, "[0, 1]"},
+		{"spike width", c.SpikeWidth, c.SpikeWidth > 0, "(0, ∞)"},
+	} {
+		if !s.possible {
+			return fmt.Errorf("%s %v is not in %s", s.name, s.value, s.bounds)
+		}
 	}
 	return nil
 }

@@ -72,19 +72,19 @@ func (s *Series) slows() bool {
 
 // judge finds the present growth in the troughs of scale i. It sets it in place: the table of
 // reasons would put it on the heap.
-func (s *Series) judge(i int) *Growth {
+func (s *Series) judge(i int) {
 	e, g := &s.Scales[i], &s.Growths[i]
 	*g = Growth{}
 	r := &e.Run
 	if r.Falling || float64(e.Level-r.Low) < s.cfg.MinGrowth || r.Ups < minLevels-1 {
-		return g
+		return
 	}
 	var in room
 	pts := from(e.points(&in), r.LowAt)
 	first, last := pts[0], pts[len(pts)-1]
-	levels := levelsOf(pts)
+	levels, _, _ := levelsAbove(math.MinInt64, pts)
 	if levels < minLevels || e.MovedAt <= r.LowAt {
-		return g
+		return
 	}
 	moving := e.MovedAt - first.At
 	*g = Growth{
@@ -104,24 +104,19 @@ func (s *Series) judge(i int) *Growth {
 	// in the mean, and the first growth half a block late.
 	g.Lasted = max(0, g.End-g.Since-e.Width)
 	s.wait(g)
-	return g
 }
 
-// kept returns the confidence that growth of so many bytes at scale i will not be given back.
+// kept returns the confidence that growth of so many bytes at scale i will not be given back: it is held against the largest
+// gradual rise that was given back at that scale or at a wider one.
 func (s *Series) kept(retained stat.Bytes, i int) float64 {
 	if !s.cfg.With(GiveBacks) {
 		return 1
 	}
-	return 0.25 + 0.75*stat.Clamp((float64(retained)/max(s.given(i), 1)-1)/(safely-1))
-}
-
-// given returns the largest gradual rise that was given back at scale i or at a wider one, in bytes.
-func (s *Series) given(i int) float64 {
-	most := 0.0
-	for j := i; j < numScales; j++ {
-		most = max(most, s.Scales[j].Given)
+	given := 1.0
+	for ; i < numScales; i++ {
+		given = max(given, s.Scales[i].Given)
 	}
-	return most
+	return 0.25 + 0.75*stat.Clamp((float64(retained)/given-1)/(safely-1))
 }
 
 // from returns the points from the time t on, the last one at least.
@@ -132,16 +127,23 @@ func from(pts []stat.Point, t time.Duration) []stat.Point {
 	return pts
 }
 
-// levelsOf counts the levels that the troughs reached and did not give back.
-func levelsOf(pts []stat.Point) int {
-	n, lowest := 0, stat.Bytes(math.MaxInt64)
+// levelsAbove counts the levels above v that the troughs reached and kept until the last trough, or until they last were at v;
+// highest and lowest are the first and the last one of them, the newest first.
+func levelsAbove(v stat.Bytes, pts []stat.Point) (n int, highest, lowest stat.Bytes) {
+	lowest = math.MaxInt64
 	for _, p := range slices.Backward(pts) {
+		if p.V <= v {
+			break
+		}
 		if p.V <= lowest-quantum {
+			if n == 0 {
+				highest = p.V
+			}
 			lowest = p.V
 			n++
 		}
 	}
-	return n
+	return n, highest, lowest
 }
 
 // below returns the number of the first troughs that are within the heights of enough earlier lives.

@@ -26,7 +26,7 @@ func TestKeptLevels(t *testing.T) {
 		{"half of it", join(ramp(11, 100, 10), mibs(150)), 6}, // 100 to 140 and 150
 		{"spikes", mibs(100, 500, 110, 600, 120, 700, 130), 4},
 	} {
-		if got := levelsOf(troughs(c.levels)); got != c.want {
+		if got, _, _ := levelsAbove(math.MinInt64, troughs(c.levels)); got != c.want {
 			t.Errorf("%s: %d levels, want %d", c.name, got, c.want)
 		}
 	}
@@ -193,7 +193,8 @@ func judged(levels []float64, change func(s *Series)) Growth {
 	s := told(defaults())
 	s.Scales[0] = *climbing(levels, &Fullness{})
 	change(s)
-	return *s.judge(0)
+	s.judge(0)
+	return s.Growths[0]
 }
 
 func unchanged(*Series) {}
@@ -281,8 +282,8 @@ func TestGrowthIsHeldAgainstGiveBacks(t *testing.T) {
 	s := told(defaults())
 	s.Scales[1] = *climbing(ramp(41, 10000, 10), &Fullness{})
 	s.Scales[0].Given = 1e12
-	if g := s.judge(1); g.Kept != 1 {
-		t.Errorf("what a narrower scale gave back counts: %g", g.Kept)
+	if s.judge(1); s.Growths[1].Kept != 1 {
+		t.Errorf("what a narrower scale gave back counts: %g", s.Growths[1].Kept)
 	}
 }
 

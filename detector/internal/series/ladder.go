@@ -4,7 +4,6 @@
 package series
 
 import (
-	"math"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
@@ -173,18 +172,9 @@ func (e *Scale) fall(p stat.Point, full *Fullness) {
 
 // above returns the height and the number of the levels above v that the series had reached and kept.
 func (e *Scale) above(v stat.Bytes) (height stat.Bytes, levels int) {
-	lowest, top := stat.Bytes(math.MaxInt64), stat.Bytes(0)
 	var in room
 	pts := e.points(&in)
-	for i := len(pts) - 1; i >= 0 && pts[i].V > v; i-- {
-		if q := pts[i].V; q <= lowest-quantum {
-			if levels == 0 {
-				top = q
-			}
-			lowest = q
-			levels++
-		}
-	}
+	levels, top, lowest := levelsAbove(v, pts)
 	if levels == 0 {
 		return 0, 0
 	}

@@ -4,7 +4,6 @@
 package series
 
 import (
-	"slices"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
@@ -40,35 +39,21 @@ func (s *Series) Lived() (l LifeGrowth, grew bool) {
 	if s.cfg.Mute {
 		return l, false
 	}
-	var narrow, in room
-	var finest []stat.Point // of the narrowest scale that holds all of it
+	var in room
 	for i := range s.Scales {
 		e := &s.Scales[i]
 		if !e.whole() || e.Troughs.Len() < lifePoints {
 			continue
 		}
-		if finest == nil {
-			finest = e.points(&narrow)
-		}
 		pts := e.points(&in)
 		for skip := 0; skip <= len(pts)/2 && len(pts)-skip >= lifePoints; skip++ {
 			steady := l
-			if s.grewSteadily(pts[skip:], e.Width, &steady) && toTheEnd(from(finest, steady.Onset), s.Last) {
+			if s.grewSteadily(pts[skip:], e.Width, &steady) {
 				return steady, true
 			}
 		}
 	}
 	return l, false
-}
-
-// toTheEnd reports whether the last tenth of the growth came in the last fifth of the time until the end.
-func toTheEnd(pts []stat.Point, end time.Duration) bool {
-	low, high := float64(pts[0].V), 0.0
-	for _, p := range pts {
-		high = max(high, float64(p.V))
-	}
-	i := slices.IndexFunc(pts, func(p stat.Point) bool { return float64(p.V) >= high-(high-low)/10 })
-	return 5*(end-pts[i].At) <= end-pts[0].At
 }
 
 // grewSteadily reports whether a life grew steadily over the troughs, from the end of its load on, and fills in l. A load is no

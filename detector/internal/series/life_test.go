@@ -137,20 +137,3 @@ func TestWhatIsMutedDidNotGrow(t *testing.T) {
 		t.Errorf("%t, %+v", grew, l)
 	}
 }
-
-// The end of a life is where the last tenth came in its last fifth.
-func TestGrowthToTheEnd(t *testing.T) {
-	pts := troughs(ramp(11, 1000, 10)) // 90 % at block 10, nine blocks after the first one
-	for _, c := range []struct {
-		end  time.Duration
-		want bool
-	}{
-		{block(11), true},
-		{block(12), true},  // 2 of 11
-		{block(13), false}, // 3 of 12
-	} {
-		if got := toTheEnd(pts, c.end); got != c.want {
-			t.Errorf("%s: %t", c.end-start, got)
-		}
-	}
-}

@@ -57,6 +57,11 @@ func TestReasonsToWait(t *testing.T) {
 		{"slow, of an unknown capacity", func(s *Series, g *Growth) {
 			g.Rate, g.Lasted, s.Capacity, s.Left = filling(10*time.Hour), time.Hour, 0, 0
 		}, span, WithheldMinSpan},
+		{"begun with its program, and no settle time", func(s *Series, g *Growth) {
+			none := *s.cfg
+			none.SettleTime = 0
+			s.cfg, g.Since = &none, start
+		}, span, WithheldMinSpan},
 		{"slow and begun with its program: the longer one", func(_ *Series, g *Growth) { g.Rate, g.Lasted, g.Since = filling(10*time.Hour), time.Hour, start }, times(slowShare, 10*time.Hour), WithheldDailyLoad},
 	} {
 		s := told(cfg)
@@ -66,17 +71,6 @@ func TestReasonsToWait(t *testing.T) {
 		if d := g.Need - c.need; d < -time.Millisecond || d > time.Millisecond || g.Reason != c.why {
 			t.Errorf("%s: %s for %s, want %s for %s", c.name, g.Need, g.Reason, c.need, c.why)
 		}
-	}
-}
-
-// Where the settle time is none, only what is never shorter is left.
-func TestNoSettleTime(t *testing.T) {
-	cfg := defaults()
-	cfg.SettleTime = 0
-	s := told(cfg)
-	g := Growth{Since: start, Lasted: 10 * time.Minute, Base: 20 * gib, SteadyBase: 20 * gib, Rate: filling(3 * time.Hour)}
-	if s.wait(&g); g.Need != cfg.MinSpan || g.Reason != WithheldMinSpan {
-		t.Errorf("%s for %s", g.Need, g.Reason)
 	}
 }
 

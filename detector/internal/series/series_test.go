@@ -27,22 +27,6 @@ func TestAYoungSeriesIsNotJudged(t *testing.T) {
 	}
 }
 
-// What is muted is followed, but nothing is said.
-func TestAMutedSeriesIsFollowed(t *testing.T) {
-	cfg := defaults()
-	cfg.Mute = true
-	w := watching(cfg, 5*time.Second)
-	w.watch(90*time.Minute, leaking(20000, time.Hour, 4))
-	var v Verdict
-	if w.Judge(&v); v.Judged || !v.Muted || v.Leak || v.Confidence != 0 || v.Pattern != PatternUnknown {
-		t.Errorf("muted: %+v", v)
-	}
-	w.Configure(defaults())
-	if w.Judge(&v); !v.Judged || v.Muted || !v.Leak {
-		t.Errorf("not muted any more: %+v", v)
-	}
-}
-
 // Growth that is suspected but must wait says for how long, and why; what is not suspected says nothing.
 func TestWithheldVerdicts(t *testing.T) {
 	cfg := defaults()

@@ -75,13 +75,11 @@ func (s *Steps) counted(from time.Duration) bool {
 	if s.N < countedSteps || s.Taken[0].At < from || s.Taken[countedSteps-1].At-s.Taken[0].At < shortSettle {
 		return false
 	}
-	for i := 1; i < countedSteps; i++ {
-		if s.Taken[i].At-s.Taken[i-1].At < stepsApart {
+	least, most := stat.Bytes(math.MaxInt64), stat.Bytes(0)
+	for i, p := range s.Taken {
+		if i > 0 && p.At-s.Taken[i-1].At < stepsApart {
 			return false
 		}
-	}
-	least, most := stat.Bytes(math.MaxInt64), stat.Bytes(0)
-	for _, p := range s.Taken {
 		least, most = min(least, p.To-p.From), max(most, p.To-p.From)
 	}
 	return float64(most) <= likeSteps*float64(least)
