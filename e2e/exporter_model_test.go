@@ -58,8 +58,6 @@ type model struct {
 	begin time.Time // of the exporter, or earlier
 	// bare are the GPUs that offer nothing but their UUID.
 	bare map[int]bool
-	// owners says that processes are looked up by name and user.
-	owners bool
 	// detector says that the detector's series are expected, of a run that is too
 	// short to be judged but longer than its first block of 10 s.
 	detector bool
@@ -472,9 +470,7 @@ func (m *model) processes(id map[string]string, i int) (unresolved int) {
 		owner := ""
 		if m.exists(p.pid) {
 			start := bootTime(m.t) + float64(procStat(m.t, p.pid, 22))/100
-			if m.owners {
-				labels["process"], owner = executable(m.t), hostUser
-			}
+			labels["process"], owner = executable(m.t), hostUser
 			// The clocks of the test and of the exporter agree to the second.
 			m.want.between("gpu_process_start_time_seconds", labels, start-1, start+1)
 		} else {
