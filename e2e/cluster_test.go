@@ -68,9 +68,7 @@ func TestCluster(t *testing.T) {
 	t.Run("manifests", c.manifests)
 	t.Run("values", c.values)
 	t.Run("Pod Security", c.podSecurity)
-	t.Run("priority", c.priority)
 	t.Run("rights", c.rights)
-	t.Run("driver upgrade", c.driverUpgrade)
 }
 
 // apply has the API server try a manifest, and then take it.
@@ -243,23 +241,6 @@ func (c cluster) podSecurity(t *testing.T) {
 	}
 }
 
-// priority has the highest priority refused outside of kube-system unless a ResourceQuota allows it, as values.yaml says.
-func (c cluster) priority(t *testing.T) {
-	c.namespace(t, "priority", "privileged")
-	c.install(t, "priority", "--set=priorityClassName=system-node-critical")
-	c.refused(t, "priority", "insufficient quota to match these scopes")
-	c.apply(t, `
-apiVersion: v1
-kind: ResourceQuota
-metadata: {name: critical, namespace: priority}
-spec:
-  hard: {pods: 100}
-  scopeSelector:
-    matchExpressions: [{scopeName: PriorityClass, operator: In, values: [system-node-critical]}]
-`)
-	c.pods(t, "priority", "gpu")
-}
-
 // rights has the chart installed by who may only write into its namespace. What it runs as may do nothing, and on OpenShift
 // what the binding says.
 func (c cluster) rights(t *testing.T) {
@@ -294,28 +275,4 @@ func (c cluster) rights(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// driverUpgrade has the exporter leave a node while the GPU Operator upgrades the driver, and come back.
-func (c cluster) driverUpgrade(t *testing.T) {
-	c.namespace(t, "upgrade", "privileged")
-	c.install(t, "upgrade", "--values="+filepath.Join(chartDir(), "values/gpu-operator.yaml"))
-	c.pods(t, "upgrade", "gpu")
-	pod := strings.TrimSpace(c.Kubectl(t, "get", "pods", "--namespace=upgrade", "--output=jsonpath={.items[*].metadata.name}"))
-	// What the scheduler would say: only then the controller looks at it again when the labels of the node change.
-	binding := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Binding", "metadata": {"name": %q}, "target": {"apiVersion": "v1", "kind": "Node", "name": "gpu"}}`, pod)
-	if _, err := c.Run(t, "kubectl", binding, "create", "--raw=/api/v1/namespaces/upgrade/pods/"+pod+"/binding", "--filename=-"); err != nil {
-		t.Fatal(err)
-	}
-	c.Kubectl(t, "label", "node", "gpu", "nvidia.com/gpu.deploy.client=paused-for-driver-upgrade", "--overwrite")
-	harness.Eventually(t, clusterPatience, func() error {
-		if c.Kubectl(t, "get", "pods", "--namespace=upgrade", "--output=jsonpath={.items[*].metadata.deletionTimestamp}") == "" {
-			return errors.New("nobody has told the pod to end")
-		}
-		return nil
-	})
-	c.Kubectl(t, "delete", "pod", pod, "--namespace=upgrade", "--force", "--grace-period=0") // the kubelet's part
-	c.pods(t, "upgrade")
-	c.Kubectl(t, "label", "node", "gpu", "nvidia.com/gpu.deploy.client=true", "--overwrite")
-	c.pods(t, "upgrade", "gpu")
 }

@@ -55,9 +55,8 @@ func TestOldDrivers(t *testing.T) {
 			m := richNode(t, tc.driver...)
 			begin := time.Now()
 			p := m.start(t, "--no-collector.detector", "--collector.nvlink")
-			model := &model{machine: m, t: t, begin: begin, bare: map[int]bool{6: true}, nvlink: true, v1: tc.v1}
+			model := &model{machine: m, t: t, begin: begin, v1: tc.v1}
 			eventually(t, p, func(s harness.Metrics) error {
-				model.owners = namesProcesses(s)
 				model.compute()
 				tc.lacks(model.want)
 				return model.want.compare(s)

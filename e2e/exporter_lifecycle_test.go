@@ -55,49 +55,48 @@ func TestNoLibrary(t *testing.T) {
 	eventually(t, p, m.driverUp)
 }
 
-// TestInitFails has Init fail for a while in all ways that a process can outlive.
-func TestInitFails(t *testing.T) {
+// TestDriverDown takes the driver away, at the start or from a running exporter, in all ways that a process can outlive, and brings it
+// back.
+func TestDriverDown(t *testing.T) {
 	t.Parallel()
-	for code, reason := range map[fakenvml.Code]string{
-		fakenvml.DriverNotLoaded: "driver_not_loaded",
-		fakenvml.NoPermission:    "no_permission",
-		fakenvml.UnknownError:    "unknown",
-		fakenvml.LibraryMismatch: "lib_rm_version_mismatch",
-		"999999":                 "error_999999", // of a driver that is newer than this program
-	} {
-		t.Run(reason, func(t *testing.T) {
-			t.Parallel()
-			m := newMachine(t, 2)
-			m.Faults = []fakenvml.Fault{fakenvml.Fail(fakenvml.AnyInit, code)}
-			p := m.start(t)
-			eventually(t, p, func(s harness.Metrics) error { return driverDown(p, s, reason) })
-			m.Faults = nil
-			m.apply(t)
-			eventually(t, p, m.driverUp)
-		})
+	initFails := func(code fakenvml.Code) []fakenvml.Fault {
+		return []fakenvml.Fault{fakenvml.Fail(fakenvml.AnyInit, code)}
 	}
-}
-
-// TestDriverReload takes the driver away from a running exporter and brings it back.
-func TestDriverReload(t *testing.T) {
-	t.Parallel()
-	for _, code := range []fakenvml.Code{fakenvml.DriverNotLoaded, fakenvml.Uninitialized} {
-		t.Run(string(code), func(t *testing.T) {
+	for name, c := range map[string]struct {
+		faults []fakenvml.Fault
+		later  bool
+		reason string
+	}{
+		"not loaded":           {initFails(fakenvml.DriverNotLoaded), false, "driver_not_loaded"},
+		"no permission":        {initFails(fakenvml.NoPermission), false, "no_permission"},
+		"unknown":              {initFails(fakenvml.UnknownError), false, "unknown"},
+		"mismatch":             {initFails(fakenvml.LibraryMismatch), false, "lib_rm_version_mismatch"},
+		"newer than this":      {initFails("999999"), false, "error_999999"},
+		"unloaded later":       {append(initFails(fakenvml.DriverNotLoaded), fakenvml.Fail("nvmlDevice*", fakenvml.DriverNotLoaded)), true, "driver_not_loaded"},
+		"uninitialized, later": {append(initFails(fakenvml.DriverNotLoaded), fakenvml.Fail("nvmlDevice*", fakenvml.Uninitialized)), true, "driver_not_loaded"},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, 2)
+			if !c.later {
+				m.Faults = c.faults
+			}
 			p := m.start(t)
-			eventually(t, p, m.driverUp)
-			m.Faults = []fakenvml.Fault{fakenvml.Fail("nvmlDevice*", code), fakenvml.Fail(fakenvml.AnyInit, fakenvml.DriverNotLoaded)}
-			m.apply(t)
+			if c.later {
+				eventually(t, p, m.driverUp)
+				m.Faults = c.faults
+				m.apply(t)
+			}
 			eventually(t, p, func(s harness.Metrics) error {
-				return errors.Join(driverDown(p, s, "driver_not_loaded"), onlyDown(s, m.id(0)), onlyDown(s, m.id(1)))
+				err := driverDown(p, s, c.reason)
+				if c.later {
+					err = errors.Join(err, onlyDown(s, m.id(0)), onlyDown(s, m.id(1)))
+				}
+				return err
 			})
 			m.Faults = nil
 			m.apply(t)
 			eventually(t, p, m.driverUp)
-			if inits := m.read(t).Functions["nvmlInit_v2"].Calls; inits < 2 {
-				t.Errorf("%d Inits", inits)
-			}
 		})
 	}
 }

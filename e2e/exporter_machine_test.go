@@ -319,17 +319,6 @@ func bootTime(t *testing.T) float64 {
 	return 0
 }
 
-// run makes the machine's procfs show a process of that program, which alone holds memory of the GPU.
-func (m *machine) run(t *testing.T, pid uint32, memory uint64, arguments ...string) {
-	t.Helper()
-	m.setStart(t, pid, procStat(t, uint32(os.Getpid()), 22)+uint64(pid%1000))
-	dir := filepath.Join(m.procfs, strconv.Itoa(int(pid)))
-	write(t, filepath.Join(dir, "status"), "Uid:\t0\t0\t0\t0\n")
-	write(t, filepath.Join(dir, "cmdline"), strings.Join(arguments, "\x00")+"\x00")
-	m.GPUs[0].Processes = []fakenvml.Process{{PID: pid, Memory: fakenvml.Constant(memory)}}
-	m.apply(t)
-}
-
 // peakMemory returns the most memory that a process had resident, in bytes.
 func peakMemory(t *testing.T, p *harness.Process) (bytes uint64) {
 	t.Helper()

@@ -56,15 +56,9 @@ type model struct {
 	want  expected
 	t     *testing.T
 	begin time.Time // of the exporter, or earlier
-	// bare are the GPUs that offer nothing but their UUID.
-	bare map[int]bool
-	// owners says that processes are looked up by name and user.
-	owners bool
 	// detector says that the detector's series are expected, of a run that is too
 	// short to be judged but longer than its first block of 10 s.
 	detector bool
-	// nvlink says that this family was switched on.
-	nvlink bool
 	// v1 is a driver without nvmlDeviceGetMemoryInfo_v2.
 	v1 bool
 }
@@ -79,8 +73,11 @@ func (m *model) compute() {
 	for i := range m.GPUs {
 		id, g := m.id(i), &m.GPUs[i]
 		m.identity(id, i)
-		if m.bare[i] {
-			m.nothing(id)
+		if i == bare {
+			if m.detector { // what is left of it is about the exporter
+				m.resets(id)
+				m.want.set("gpu_detector_attributed", id, 0)
+			}
 			continue
 		}
 		m.memory(id, i)
@@ -99,19 +96,8 @@ func (m *model) compute() {
 	m.want.set("gpu_driver_up", none, 1)
 	m.want.set("gpu_processes_unresolved", none, float64(unresolved))
 	for _, c := range []string{"memory", "utilization", "thermal", "power", "clocks", "ecc", "pcie", "nvlink", "workload"} {
-		if c == "nvlink" && !m.nvlink {
-			continue
-		}
 		m.want.set("gpu_collector_success", map[string]string{"collector": c}, 1)
 		m.want.between("gpu_collector_duration_seconds", map[string]string{"collector": c}, 1e-9, 10)
-	}
-}
-
-// nothing is a GPU that offers nothing: what is left of it is about the exporter.
-func (m *model) nothing(id map[string]string) {
-	if m.detector {
-		m.resets(id)
-		m.want.set("gpu_detector_attributed", id, 0)
 	}
 }
 
@@ -124,7 +110,7 @@ var pagingXIDs = []int{48, 62, 64, 74, 79, 94, 95, 119, 120, 140, 143}
 func (m *model) identity(id map[string]string, i int) {
 	g, info := &m.GPUs[i], with(id, "driver_version", m.Driver, "cuda_version", cuda(m.CUDA), "memory", "",
 		"name", "", "pci_bus_id", "", "serial", "", "vbios_version", "", "architecture", "")
-	if !m.bare[i] {
+	if i != bare {
 		info = with(info, "name", g.Name, "pci_bus_id", g.BusID, "serial", g.Serial, "vbios_version", g.VBIOS,
 			"architecture", map[uint32]string{7: "ampere", 8: "ada", 9: "hopper"}[g.Architecture])
 	}
@@ -365,9 +351,6 @@ func (m *model) pcie(id map[string]string, g *fakenvml.GPU) {
 }
 
 func (m *model) nvlinks(id map[string]string, g *fakenvml.GPU) {
-	if !m.nvlink {
-		return
-	}
 	for l, link := range g.NVLinks {
 		labels := with(id, "link", strconv.Itoa(int(l)))
 		m.want.set("gpu_nvlink_up", labels, bit(link.Active))
@@ -472,9 +455,7 @@ func (m *model) processes(id map[string]string, i int) (unresolved int) {
 		owner := ""
 		if m.exists(p.pid) {
 			start := bootTime(m.t) + float64(procStat(m.t, p.pid, 22))/100
-			if m.owners {
-				labels["process"], owner = executable(m.t), hostUser
-			}
+			labels["process"], owner = executable(m.t), hostUser
 			// The clocks of the test and of the exporter agree to the second.
 			m.want.between("gpu_process_start_time_seconds", labels, start-1, start+1)
 		} else {

@@ -96,60 +96,6 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestPodsRestart stops containerd and starts it again: what was known stays as it
-// was, and the pods of what came meanwhile are known afterwards.
-func TestPodsRestart(t *testing.T) {
-	t.Parallel()
-	cd := harness.StartContainerd(t)
-	m := newMachine(t, 1)
-	meanwhile, later := container{"ml", "meanwhile-0", "main"}, container{"ml", "later-0", "main"}
-	known, inNone := m.contain(t, cd, trainer), m.child(t)
-	m.use(0, known, 3*gib)
-	m.use(0, inNone, gib)
-	p := m.start(t, "--collector.workload.cri-socket="+cd.Socket)
-	before := eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(m.isIn(s, 0, known, 3*gib, trainer), m.isIn(s, 0, inNone, gib, noPod))
-	})
-	labels := func(s harness.Metrics, pid uint32) map[string]string {
-		return s.All("gpu_process_memory_used_bytes", m.process(0, pid))[0].Labels
-	}
-	same := func(s harness.Metrics) error {
-		err := errors.Join(m.isIn(s, 0, known, 3*gib, trainer), m.isIn(s, 0, inNone, gib, noPod))
-		for _, pid := range []uint32{known, inNone} {
-			if err == nil && !maps.Equal(labels(s, pid), labels(before, pid)) {
-				err = fmt.Errorf("process %d has labels %v, had %v", pid, labels(s, pid), labels(before, pid))
-			}
-		}
-		return err
-	}
-
-	asked := map[string]string{"collector": "workload"}
-	// Nobody has asked for this container before: that it is there is news.
-	appears := m.contain(t, cd, meanwhile)
-	cd.Stop(t)
-	m.use(0, appears, 2*gib)
-	m.apply(t)
-	eventually(t, p, func(s harness.Metrics) error {
-		if err := same(s); err != nil {
-			t.Fatalf("while containerd is stopped: %v", err)
-		}
-		// Its series do not wait for ever for its pod.
-		return errors.Join(m.isIn(s, 0, appears, 2*gib, noPod), want(s, 0, "gpu_collector_success", asked))
-	})
-
-	cd.Start(t)
-	comes := m.contain(t, cd, later)
-	m.use(0, comes, gib/2)
-	m.apply(t)
-	eventually(t, p, func(s harness.Metrics) error {
-		if err := same(s); err != nil {
-			t.Fatalf("after the restart of containerd: %v", err)
-		}
-		return errors.Join(m.isIn(s, 0, appears, 2*gib, meanwhile), m.isIn(s, 0, comes, gib/2, later),
-			want(s, 1, "gpu_collector_success", asked))
-	})
-}
-
 // kubelet serves the pod-resources API, of which the exporter uses List.
 type kubelet struct {
 	podresources.UnimplementedPodResourcesListerServer

@@ -6,7 +6,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -20,7 +19,7 @@ import (
 // fake library: it has the series of a probe, and another process has none.
 func TestProbe(t *testing.T) {
 	t.Parallel()
-	const other, used = 71_101, 3 * gib
+	const used = 3 * gib
 	binary := filepath.Join(t.TempDir(), "example")
 	if out, err := exec.Command("gcc", "-o", binary, filepath.Join(harness.Root(), "probe/example.c")).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -35,17 +34,9 @@ func TestProbe(t *testing.T) {
 	}()
 	pid := uint32(c.Process.Pid)
 	m := newMachine(t, 1)
-	m.run(t, other, used, "/usr/bin/train")
-	m.run(t, pid, used, binary)
-	m.setStart(t, pid, procStat(t, pid, 22))
-	if err := os.Symlink(fmt.Sprintf("/proc/%d/fd", pid), filepath.Join(m.procfs, strconv.Itoa(int(pid)), "fd")); err != nil {
-		t.Fatal(err)
-	}
-	process := func(pid uint32) fakenvml.Process {
-		return fakenvml.Process{PID: pid, Memory: fakenvml.Constant(used)}
-	}
-	m.GPUs[0].Processes = []fakenvml.Process{process(pid), process(other)}
-	m.apply(t)
+	link(t, fmt.Sprintf("/proc/%d", pid), filepath.Join(m.procfs, strconv.Itoa(int(pid))))
+	other := fakenvml.Process{PID: m.child(t), Memory: fakenvml.Constant(used)}
+	m.GPUs[0].Processes = []fakenvml.Process{{PID: pid, Memory: fakenvml.Constant(used)}, other}
 	labels := with(m.id(0), "pid", strconv.Itoa(int(pid)))
 	p := m.start(t)
 	s := eventually(t, p, func(s harness.Metrics) error {
@@ -56,11 +47,11 @@ func TestProbe(t *testing.T) {
 		want(s, used-2*gib, "gpu_process_untracked_memory_bytes", labels),
 		want(s, 1, "gpu_process_allocator_info", with(labels, "framework", "mypool")),
 		gone(s, "gpu_process_allocator_active_bytes", nil), // it does not tell
-		gone(s, "gpu_process_allocator_info", with(m.id(0), "pid", strconv.Itoa(other))),
+		gone(s, "gpu_process_allocator_info", with(m.id(0), "pid", strconv.Itoa(int(other.PID)))),
 	); err != nil {
 		t.Error(err)
 	}
-	m.GPUs[0].Processes = []fakenvml.Process{process(other)}
+	m.GPUs[0].Processes = []fakenvml.Process{other}
 	m.apply(t)
 	eventually(t, p, func(s harness.Metrics) error {
 		return gone(s, "gpu_process_allocator_allocated_bytes", nil)

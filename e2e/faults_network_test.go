@@ -160,72 +160,43 @@ func TestFaultsOfTheNetworkWithTLS(t *testing.T) {
 	}
 	write(t, filepath.Join(a.dir, "web.yml"), string(b))
 	p := harness.LaunchExporter(t, harness.Options{Args: []string{"--source=sim:healthy", "--web.config.file=" + filepath.Join(a.dir, "web.yml")}})
-	address := "https://" + p.Listening(t)
+	address := p.Listening(t)
 	client := func(from net.IP, http2 bool) *http.Client {
 		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
 		return &http.Client{Transport: &http.Transport{
 			DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: a.pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: http2,
 		}}
 	}
-	ask := func(ctx context.Context, c *http.Client, path string) (*http.Response, error) {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, address+path, http.NoBody)
-		if err != nil {
-			return nil, err
-		}
-		r.SetBasicAuth("prometheus", "change me")
-		return c.Do(r)
-	}
-	during := 3 * time.Second
-	if *faultsAll {
-		during = 30 * time.Second
-	}
+	url := "https://prometheus:change%20me@" + address
 	// Each request of HTTP/2 beyond four needs a connection of its own: a build with the race detector has enough to do with
 	// those of a few clients.
-	clients := 8
+	during, clients := 3*time.Second, 8
 	if *faultsAll {
-		clients = 64
+		during, clients = 30*time.Second, 64
 	}
 	name := fmt.Sprintf("network: %d clients with 100 streams of HTTP/2 each, nothing read", clients)
 	k := &faultKind{Name: name, faults: 1}
 	good := client(net.IPv4(127, 0, 0, 1), false)
-	r, err := ask(t.Context(), good, "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = io.Copy(io.Discard, r.Body) // or the connection is not used again
-	_ = r.Body.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
-	for n := range clients {
-		all.Go(func() {
-			c := client(net.IPv4(127, 1, 0, byte(n)), true)
-			defer c.CloseIdleConnections()
-			for i := range 100 {
-				if _, err := ask(ctx, c, paths[i%len(paths)]); err != nil { //nolint:bodyclose // it is not read on purpose
-					return
+	k.watchBy(t, good, url, during, func() {
+		for n := range clients {
+			all.Go(func() {
+				c := client(net.IPv4(127, 1, 0, byte(n)), true)
+				defer c.CloseIdleConnections()
+				for i := range 100 {
+					r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+paths[i%len(paths)], http.NoBody)
+					if err == nil {
+						_, err = c.Do(r) //nolint:bodyclose // it is not read on purpose
+					}
+					if err != nil {
+						return
+					}
 				}
-			}
-			<-ctx.Done()
-		})
-	}
-	for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(scrapeEvery) {
-		began := time.Now()
-		r, err := ask(ctx, good, "/metrics")
-		k.scrapes++
-		if err == nil {
-			_, err = io.Copy(io.Discard, r.Body)
-			_ = r.Body.Close()
+				<-ctx.Done()
+			})
 		}
-		took := time.Since(began)
-		k.worst = max(k.worst, took)
-		switch {
-		case err != nil || r.StatusCode != http.StatusOK:
-			k.failed++
-			t.Logf("%s: %v after %s", name, err, took)
-		case took <= answeredWithin:
-			k.answered++
-		}
-	}
+	})
 	cancel()
 	all.Wait()
 	good.CloseIdleConnections()

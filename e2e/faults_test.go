@@ -134,14 +134,20 @@ func (k *faultKind) watch(t *testing.T, p *harness.Process, during time.Duration
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
+	k.watchBy(t, client, p.URL, during, connected)
+}
+
+// watchBy is watch by a client.
+func (k *faultKind) watchBy(t *testing.T, client *http.Client, url string, during time.Duration, connected func()) {
+	t.Helper()
 	if connected != nil {
-		if _, _, err := scrapeOnce(t.Context(), client, p.URL+"/metrics"); err != nil {
+		if _, _, err := scrapeOnce(t.Context(), client, url+"/metrics"); err != nil {
 			t.Fatal(err)
 		}
 		connected()
 	}
 	for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(scrapeEvery) {
-		m, took, err := scrapeOnce(t.Context(), client, p.URL+"/metrics")
+		m, took, err := scrapeOnce(t.Context(), client, url+"/metrics")
 		k.scrapes++
 		k.worst = max(k.worst, took)
 		if err != nil {

@@ -7,7 +7,6 @@ package e2e
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -44,7 +43,7 @@ func (f *fakeDCGM) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 }
 
 // fleet starts two nodes with DCGM exporter, a real Prometheus with the example's configuration, and an exporter that
-// asks it. Prometheus has to know the exporter's address before it runs: it is reserved first.
+// asks it. Prometheus has to know the exporter's address before it runs.
 func fleet(t *testing.T, args ...string) (nodes [2]*fakeDCGM, prometheus, exporter *harness.Process) {
 	t.Helper()
 	var targets [2]string
@@ -54,13 +53,7 @@ func fleet(t *testing.T, args ...string) (nodes [2]*fakeDCGM, prometheus, export
 		t.Cleanup(server.Close)
 		targets[i] = strings.TrimPrefix(server.URL, "http://")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
-
+	address := harness.FreeAddress(t)
 	config := harness.ReadExample(t, "prometheus-fleet.yml")
 	config = harness.Replace(t, config, "localhost:9400", strings.Join(targets[:], "', '"), 1)
 	config = harness.Replace(t, config, "'localhost:9844'", "'"+address+"'", 1)

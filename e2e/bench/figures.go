@@ -16,7 +16,6 @@ import (
 // figures are the scores of one rule on many scenarios.
 type figures struct {
 	leaks, found, inTime, rated, named, listed, who, early int
-	fast, quick                                            int // of the leaks, those that are fast, and those of them that were told soon
 	delays                                                 []time.Duration
 	leakScenarios                                          int
 	// By class: scenarios, and those that ever had an alarm.
@@ -35,8 +34,8 @@ type figures struct {
 
 // forecasts are the scores of many.
 type forecasts struct {
-	errors, told, widths []float64 // told is of those that were told
-	covered              int
+	errors, widths []float64
+	told, covered  int
 }
 
 func (f *forecasts) add(p forecast) {
@@ -45,9 +44,7 @@ func (f *forecasts) add(p forecast) {
 	}
 	f.errors, f.widths = append(f.errors, p.error), append(f.widths, p.width)
 	count(&f.covered, p.covered)
-	if p.told {
-		f.told = append(f.told, p.error)
-	}
+	count(&f.told, p.told)
 }
 
 // add takes how the rule did on a scenario.
@@ -77,8 +74,6 @@ func (m *matched) add(o matched) {
 func (f *figures) addLeak(l *leakOutcome) {
 	f.leaks++
 	count(&f.lost, l.lost)
-	count(&f.fast, l.fast)
-	count(&f.quick, l.quick)
 	count(&f.rated, l.rated)
 	count(&f.inTime, l.inTime)
 	if l.found != never {

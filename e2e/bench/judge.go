@@ -49,11 +49,11 @@ type judge interface {
 }
 
 // judges returns a judge of each rule in the order of the columns.
-func (o *options) judges(info gpu.Info) []judge {
+func (o *options) judges() []judge {
 	cfg := detector.DefaultConfig()
-	list := []judge{newOurs(info, cfg, sees{}), newOurs(info, cfg, sees{alone: true})}
+	list := []judge{newOurs(cfg, sees{}), newOurs(cfg, sees{alone: true})}
 	if !o.unprobed {
-		list = append(list, newOurs(info, cfg, sees{probes: true}))
+		list = append(list, newOurs(cfg, sees{probes: true}))
 	}
 	for _, rule := range rivals.All() {
 		list = append(list, rival{rule})
@@ -71,19 +71,18 @@ type sees struct {
 type ours struct {
 	domain *detector.Domain[gpu.ProcessID]
 	frames finding.Frames
-	info   gpu.Info
 	sees   sees
 	cfg    detector.Config
 	said   finding.Memory
 }
 
-func newOurs(info gpu.Info, cfg detector.Config, sees sees) *ours {
+func newOurs(cfg detector.Config, sees sees) *ours {
 	d, err := detector.NewDomain(func(detector.Subject[gpu.ProcessID]) detector.Config { return cfg })
 	if err != nil {
 		panic(err) // all thresholds are in this program
 	}
 	d.Remember(detector.NewHeights())
-	return &ours{domain: d, info: info, sees: sees, cfg: cfg}
+	return &ours{domain: d, sees: sees, cfg: cfg}
 }
 
 func (o *ours) observe(s *gpu.Sample, in *gpu.Instance, _ gpu.Memory) error {
@@ -92,9 +91,9 @@ func (o *ours) observe(s *gpu.Sample, in *gpu.Instance, _ gpu.Memory) error {
 		less.Processes, less.ProcessesKnown, less.ProcessesComplete = nil, false, false
 		s = &less
 	}
-	frame, _ := o.frames.Device(o.info, s)
+	frame, _ := o.frames.Device(gpu.Info{}, s)
 	if in != nil {
-		frame, _ = o.frames.Instance(o.info, s, in)
+		frame, _ = o.frames.Instance(gpu.Info{}, s, in)
 	}
 	for i := range frame.Members {
 		if m := &frame.Members[i]; !o.sees.probes {

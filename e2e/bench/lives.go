@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
@@ -25,13 +24,13 @@ type lived struct {
 // withLives are the rules of --lives, and livesJudges makes a judge of each.
 var withLives = []string{"ours", "ours, each life as if it were the first"}
 
-func livesJudges(info gpu.Info) []judge {
-	list := []judge{newOurs(info, detector.DefaultConfig(), sees{})}
+func livesJudges() []judge {
+	list := []judge{newOurs(detector.DefaultConfig(), sees{})}
 	for _, m := range detector.Mechanisms {
 		if m.Name == "given_back" {
 			cfg := detector.DefaultConfig()
 			cfg.Without = m.Is
-			list = append(list, newOurs(info, cfg, sees{}))
+			list = append(list, newOurs(cfg, sees{}))
 		}
 	}
 	return list

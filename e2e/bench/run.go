@@ -12,7 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
@@ -33,7 +32,7 @@ type result struct {
 }
 
 // run runs the scenarios of the families, so that the long families are spread.
-func run(opt options, families []fleet.Family, judges func(gpu.Info) []judge) ([]result, error) {
+func run(opt options, families []fleet.Family, judges func() []judge) ([]result, error) {
 	results := parallel(opt.seeds.count()*len(families), func(i int) result {
 		r := result{job: job{&families[i%len(families)], opt.seeds.first + uint64(i/len(families))}}
 		w, err := watch(r.job.family.Draw(r.job.seed), judges)

@@ -18,9 +18,6 @@ import (
 // is also the least growth of which a forecast is asked for.
 const held = 10 * time.Minute
 
-// steadyRate is the rate in bytes per second from which on a leak has to be told soon.
-const steadyRate = 50 << 20 / 60.0
-
 // quarter is the share of the headroom at the onset that may be gone when a leak is told in time.
 const quarter = 0.25
 
@@ -75,8 +72,6 @@ type leakOutcome struct {
 	delay time.Duration // from the onset until then
 	// inTime says that it was told before a quarter of the headroom was gone; rated that it can be said.
 	inTime, rated bool
-	// fast says that it grew by steadyRate or more, and long enough; quick that it was told within ten minutes.
-	fast, quick bool
 	// named says that the right culprit was named; listed that there was a list of processes to name it from. Who is said that
 	// the rule named somebody.
 	named, listed, who bool
@@ -216,7 +211,6 @@ func (s *scorer) leak(index int, l *fleet.LeakTruth) leakOutcome {
 	if i := slices.IndexFunc(ooms, func(o fleet.OOM) bool { return o.Growth >= held && !o.Own }); i >= 0 {
 		o.forecasts[atHalf] = newForecast(s.at(ooms[i].T-ooms[i].Growth/2), ooms[i].Growth/2)
 	}
-	o.fast = l.Rate >= steadyRate && l.Until-l.From >= held
 	told := s.quarterGone(l)
 	o.rated = told != never
 	for _, a := range s.alarms {
@@ -231,7 +225,6 @@ func (s *scorer) leak(index int, l *fleet.LeakTruth) leakOutcome {
 		}
 		o.found, o.delay = begin, begin-l.From
 		o.inTime = o.rated && begin <= told
-		o.quick = o.fast && o.delay <= held
 		who := s.at(until).who
 		o.who, o.named = who.ok, right(who, l)
 		if next >= 0 && ooms[next].T > begin && ooms[next].T-ooms[next].Growth <= begin && !ooms[next].Own {

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/incidents"
@@ -65,7 +64,7 @@ func (s *summary) halves(name string, of []result) {
 
 // judged runs the families before our rule alone.
 func (s *summary) judged(families []fleet.Family, what sees) ([]result, error) {
-	return run(s.opt, families, func(info gpu.Info) []judge { return []judge{newOurs(info, detector.DefaultConfig(), what)} })
+	return run(s.opt, families, func() []judge { return []judge{newOurs(detector.DefaultConfig(), what)} })
 }
 
 func (s *summary) fleet(name string, what sees) error {

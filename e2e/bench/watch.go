@@ -33,7 +33,7 @@ type watched struct {
 }
 
 // watch runs a scenario to its end. Each memory, the GPU or a GPU instance, has judges of its own.
-func watch(s *fleet.Scenario, judges func(gpu.Info) []judge) (*watched, error) {
+func watch(s *fleet.Scenario, judges func() []judge) (*watched, error) {
 	w := &watched{}
 	var sample gpu.Sample
 	first, last := never, never
@@ -52,7 +52,7 @@ func watch(s *fleet.Scenario, judges func(gpu.Info) []judge) (*watched, error) {
 			memories = append(memories, &sample.Instances[i])
 		}
 		for _, in := range memories {
-			if err := w.of(in, s.Info, judges).observe(&sample, in, ask); err != nil {
+			if err := w.of(in, judges).observe(&sample, in, ask); err != nil {
 				return nil, err
 			}
 		}
@@ -62,7 +62,7 @@ func watch(s *fleet.Scenario, judges func(gpu.Info) []judge) (*watched, error) {
 }
 
 // of returns the record of a GPU instance, or of the GPU itself.
-func (w *watched) of(in *gpu.Instance, info gpu.Info, judges func(gpu.Info) []judge) *record {
+func (w *watched) of(in *gpu.Instance, judges func() []judge) *record {
 	var id gpu.Opt[uint32]
 	if in != nil {
 		id = gpu.Some(in.ID)
@@ -72,7 +72,7 @@ func (w *watched) of(in *gpu.Instance, info gpu.Info, judges func(gpu.Info) []ju
 			return r
 		}
 	}
-	list := judges(info)
+	list := judges()
 	r := &record{instance: id, judges: list, said: make([][]answer, len(list))}
 	w.records = append(w.records, r)
 	return r

@@ -44,15 +44,16 @@ func read(t *testing.T, path string) *page {
 		t.Fatal(err)
 	}
 	p := &page{path: path, anchors: map[string]bool{}}
-	var text string // outside of blocks
+	var outside strings.Builder // of blocks
 	for i, part := range strings.Split(string(source), "```") {
 		if i%2 == 0 {
-			text += part
+			outside.WriteString(part)
 			continue
 		}
 		language, code, _ := strings.Cut(part, "\n")
 		p.blocks = append(p.blocks, block{language, code})
 	}
+	text := outside.String()
 	for _, m := range heading.FindAllStringSubmatch(text, -1) {
 		name := notInAnchors.ReplaceAllString(strings.ToLower(link.ReplaceAllString(m[1], "")), "")
 		p.anchors[strings.ReplaceAll(name, " ", "-")] = true

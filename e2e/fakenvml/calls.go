@@ -35,7 +35,6 @@ type Calls struct {
 type Function struct {
 	Calls    uint64
 	Failures uint64 // answers other than SUCCESS
-	Inside   int    // threads in it now
 	// CPU is the processor time of the calls that have returned: what the fake takes, where a program is measured over it.
 	CPU time.Duration
 }
@@ -86,7 +85,7 @@ func ReadCalls(path string) (Calls, error) {
 	}
 	for _, s := range slots {
 		if s.Calls > 0 {
-			c.Functions[text(s.Name[:])] = Function{Calls: s.Calls, Failures: s.Failures, Inside: int(s.Inside), CPU: time.Duration(s.CPU)}
+			c.Functions[text(s.Name[:])] = Function{Calls: s.Calls, Failures: s.Failures, CPU: time.Duration(s.CPU)}
 		}
 	}
 	return c, nil

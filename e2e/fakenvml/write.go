@@ -19,7 +19,7 @@ import (
 
 // Write puts the node's script at path, whole at once, so that a library that reads it takes effect with its next call.
 func (n *Node) Write(path string) error {
-	text, err := n.Script()
+	text, err := n.script()
 	if err != nil {
 		return err
 	}
@@ -49,8 +49,8 @@ func (n *Node) Write(path string) error {
 	return nil
 }
 
-// Script renders the node in the format that c/script.c describes.
-func (n *Node) Script() ([]byte, error) {
+// script renders the node in the format that c/script.c describes.
+func (n *Node) script() ([]byte, error) {
 	if len(n.GPUs) > MaxGPUs {
 		return nil, fmt.Errorf("script: %d GPUs are more than %d", len(n.GPUs), MaxGPUs)
 	}
@@ -95,24 +95,14 @@ func (w *scriptWriter) line(words ...any) {
 		if i > 0 {
 			w.WriteByte(' ')
 		}
-		switch v := word.(type) {
-		case bool:
-			w.WriteByte("01"[bit(v)])
-		case Ramp:
-			w.WriteString(v.String())
-		case int:
-			w.WriteString(strconv.Itoa(v))
-		case uint32:
-			w.WriteString(strconv.FormatUint(uint64(v), 10))
-		case uint64:
-			w.WriteString(strconv.FormatUint(v, 10))
-		default:
-			text := fmt.Sprint(v)
-			if strings.ContainsAny(text, "\n\x00") {
-				w.err = fmt.Errorf("script: %q does not fit on a line", text)
-			}
-			w.WriteString(text)
+		if yes, is := word.(bool); is {
+			word = bit(yes)
 		}
+		text := fmt.Sprint(word)
+		if strings.ContainsAny(text, "\n\x00") {
+			w.err = fmt.Errorf("script: %q does not fit on a line", text)
+		}
+		w.WriteString(text)
 	}
 	w.WriteByte('\n')
 }

@@ -43,12 +43,11 @@ const (
 // Containerd is a real containerd with its CRI plugin, as the kubelet of a node uses
 // it, with pods of its own. It shares nothing with another one on this machine.
 type Containerd struct {
-	// Socket is the path of its socket, the same after Stop and Start.
+	// Socket is the path of its socket.
 	Socket string
 
 	// dir holds all its files. Its last part names its control groups.
 	dir     string
-	process *Process
 	runtime cri.RuntimeServiceClient
 	images  cri.ImageServiceClient
 	pods    map[string]*pod // by namespace/name
@@ -85,7 +84,18 @@ func StartContainerd(t testing.TB) *Containerd {
 	}
 	t.Cleanup(func() { conn.Close() })
 	c.runtime, c.images = cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)
-	c.Start(t)
+	process := start(t, "containerd", exec.Command("containerd", "--config", filepath.Join(c.dir, "config.toml")))
+	// What is registered last runs first: it is needed to remove pods.
+	t.Cleanup(func() { c.removePods(t) })
+	err = poll(startDeadline, process.done, func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.runtime.Version(ctx, &cri.VersionRequest{})
+		return err
+	})
+	if err != nil {
+		t.Fatalf("containerd: %v\n%s", err, process.Output())
+	}
 	c.importImage(t)
 	return c
 }
@@ -116,29 +126,6 @@ runtime_type = "io.containerd.runc.v2"
 Root = "%[1]s/runc"
 SystemdCgroup = false
 `
-
-// Start runs containerd again after Stop, and returns once it answers.
-func (c *Containerd) Start(t testing.TB) {
-	t.Helper()
-	c.process = start(t, "containerd", exec.Command("containerd", "--config", filepath.Join(c.dir, "config.toml")))
-	// What is registered last runs first: it is needed to remove pods.
-	t.Cleanup(func() { c.removePods(t) })
-	err := poll(startDeadline, c.process.done, func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err := c.runtime.Version(ctx, &cri.VersionRequest{})
-		return err
-	})
-	if err != nil {
-		t.Fatalf("containerd: %v\n%s", err, c.process.Output())
-	}
-}
-
-// Stop ends containerd. The containers run on, as they do when a node's is updated.
-func (c *Containerd) Stop(t testing.TB) {
-	t.Helper()
-	c.process.Stop(t)
-}
 
 // RunPod starts a container in a pod, which is made if it is not there, as the
 // kubelet does. It returns the number of the container's process, as the host has
@@ -215,35 +202,18 @@ func (c *Containerd) newPod(t testing.TB, namespace, name string, shared *cri.Na
 	return p
 }
 
-// RemovePod ends a pod and its containers.
-func (c *Containerd) RemovePod(t testing.TB, namespace, name string) {
-	t.Helper()
-	if err := c.remove(c.pods[namespace+"/"+name].id); err != nil {
-		t.Fatal(err)
-	}
-	delete(c.pods, namespace+"/"+name)
-}
-
-func (c *Containerd) remove(podID string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), runtimeTimeout) // the test may be over
-	defer cancel()
-	if _, err := c.runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: podID}); err != nil {
-		return err
-	}
-	_, err := c.runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: podID})
-	return err
-}
-
-// removePods ends all pods, unless containerd has been stopped.
+// removePods ends all pods.
 func (c *Containerd) removePods(t testing.TB) {
-	select {
-	case <-c.process.done:
-		return
-	default:
-	}
 	for name, p := range c.pods {
-		if err := c.remove(p.id); err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), runtimeTimeout) // the test is over
+		_, err := c.runtime.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.id})
+		if err == nil {
+			_, err = c.runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: p.id})
+		}
+		cancel()
+		if err != nil {
 			t.Errorf("remove pod %s: %v", name, err)
+			continue
 		}
 		delete(c.pods, name)
 	}
@@ -346,8 +316,7 @@ func archive(files ...file) ([]byte, error) {
 }
 
 // clear takes away what is left of containerd without pods: its folders and the control groups of the pods. Nothing of it is
-// mounted any more, or it may be the host's what RemoveAll would take away. Where a test failed while containerd was stopped, a
-// container lives on until it ends by itself, and all stays.
+// mounted any more, or it may be the host's what RemoveAll would take away. A pod that is left ends by itself after an hour.
 func (c *Containerd) clear(t testing.TB) {
 	if len(c.pods) > 0 {
 		t.Errorf("pods are left of containerd in %s", c.dir)

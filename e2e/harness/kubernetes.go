@@ -41,11 +41,6 @@ type Kubernetes struct {
 	paths map[string]string // of kinds that were asked for: see path
 }
 
-// admission makes the two highest priorities what they are on GKE: only where a ResourceQuota allows them.
-const admission = `{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": [{"name": "ResourceQuota", "configuration": {
-	"apiVersion": "apiserver.config.k8s.io/v1", "kind": "ResourceQuotaConfiguration", "limitedResources": [{"resource": "pods", "matchScopes": [
-	{"scopeName": "PriorityClass", "operator": "In", "values": ["system-node-critical", "system-cluster-critical"]}]}]}}]}`
-
 const adminToken = "admin"
 
 // StartKubernetes runs the real etcd, kube-apiserver and kube-controller-manager until the end of the test. Only the API
@@ -64,9 +59,8 @@ func StartKubernetes(t testing.TB) *Kubernetes {
 	for name, text := range map[string]string{
 		"kubeconfig": fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "it", "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
 			"clusters": [{"name": "it", "cluster": {"server": %q, "insecure-skip-tls-verify": true}}], "users": [{"name": "it", "user": {"token": %q}}]}`, k.url, adminToken),
-		"tokens.csv":     adminToken + `,admin,1,"system:masters"`,
-		"admission.json": admission,
-		"accounts.pem":   privateKey(t),
+		"tokens.csv":   adminToken + `,admin,1,"system:masters"`,
+		"accounts.pem": privateKey(t),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -78,7 +72,7 @@ func StartKubernetes(t testing.TB) *Kubernetes {
 	Eventually(t, clusterDeadline, func() error { _, err := os.Stat(filepath.Join(dir, "etcd:1")); return err })
 	_, port, _ := net.SplitHostPort(address)
 	api := serve(t, dir, "kube-apiserver", "--etcd-servers=unix://"+dir+"/etcd:1", "--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir=certificates",
-		"--token-auth-file=tokens.csv", "--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24", "--admission-control-config-file=admission.json",
+		"--token-auth-file=tokens.csv", "--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=accounts.pem", "--service-account-signing-key-file=accounts.pem",
 		// There is no kubelet that could say that it is well.
 		"--disable-admission-plugins=TaintNodesByCondition", "--allow-privileged")

@@ -8,7 +8,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log/slog"
 	"maps"
 	"math"
 	"os"
@@ -220,19 +219,8 @@ func newFleet(t *testing.T, page harness.Metrics, nodes, leaking int, more ...pa
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 5e9, Timeout: 10 * time.Minute, EnableAtModifier: true, EnableNegativeOffset: true, Parser: parsing})
 	t.Cleanup(func() { engine.Close() })
 	f := &fleet{meter: &costMeter{engine: engine, of: db, costs: map[string]groupCost{}}}
-	manager := rules.NewManager(&rules.ManagerOptions{
-		QueryFunc: f.meter.query, Appendable: db, Queryable: db, Context: t.Context(), Parser: parsing,
-		Logger: slog.New(slog.DiscardHandler), NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
-	})
-	byFile, errs := manager.LoadGroups(scrapeInterval, labels.EmptyLabels(), "", nil, false, filepath.Join(shipped(), "alerts.yaml"), filepath.Join(shipped(), "rules.yaml"))
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
-	for _, g := range byFile {
-		f.groups = append(f.groups, g)
-		for _, r := range g.AlertingRules() {
-			r.SetRestored(true)
-		}
+	f.groups = loadGroups(t, db, f.meter.query, "alerts.yaml", "rules.yaml")
+	for _, g := range f.groups {
 		for _, r := range g.Rules() {
 			more = append(more, r.Query())
 		}

@@ -32,7 +32,9 @@ type dashboard struct {
 
 type panel struct {
 	ID            int
-	Type, Title   string
+	Type          string
+	Title         string
+	Description   string
 	GridPos       struct{ X, Y, W, H int }
 	Targets       []target
 	MaxDataPoints int
@@ -62,11 +64,8 @@ type target struct {
 	Instant                           bool
 }
 
-type datasource struct{ Type, UID string }
-
 type variable struct {
 	Name, Type, Label, Regex, AllValue string
-	Datasource                         datasource
 	Query                              json.RawMessage
 	IncludeAll, Multi                  bool
 }
@@ -229,8 +228,11 @@ func TestDashboardQueries(t *testing.T) {
 	}
 }
 
-// TestDashboardForm holds what makes Grafana show the dashboards, and find them again. Grafana's linter, which make checkrules
-// runs, holds titles, descriptions, units and data sources.
+// uids finds the data sources of a dashboard, and its own uid.
+var uids = regexp.MustCompile(`"uid": "([^"]*)"`)
+
+// TestDashboardForm holds what makes Grafana show the dashboards, and find them again, and what a reader needs. Grafana's linter, which
+// make checkrules runs, holds the units of graphs.
 func TestDashboardForm(t *testing.T) {
 	for _, d := range readDashboards(t) {
 		t.Run(d.file, func(t *testing.T) {
@@ -238,12 +240,20 @@ func TestDashboardForm(t *testing.T) {
 			if want := hex.EncodeToString(sum[:]); d.UID != want {
 				t.Errorf("uid %s, want %s: links would break", d.UID, want)
 			}
+			for _, m := range uids.FindAllStringSubmatch(d.text, -1) {
+				if m[1] != d.UID && m[1] != "${datasource}" {
+					t.Errorf("it has the data source %s", m[1])
+				}
+			}
 			ids := map[int]string{}
 			for _, p := range slices.Concat(d.Panels, d.panels()) {
 				if other, ok := ids[p.ID]; ok && other != p.Title || p.ID == 0 {
 					t.Errorf("%q has the id %d of %q", p.Title, p.ID, other)
 				}
 				ids[p.ID] = p.Title
+				if p.Title == "" || p.Description == "" && p.Type != "row" {
+					t.Errorf("panel %d, %q, has no title or no description", p.ID, p.Title)
+				}
 			}
 			checkGrid(t, d.Panels)
 			for _, p := range d.Panels {
@@ -282,9 +292,6 @@ func checkVariables(t *testing.T, d dashboard) {
 			t.Errorf("variable %q: another has its name, or it has no name or no label", v.Name)
 		}
 		has[v.Name] = true
-		if v.Type == "query" && v.Datasource != (datasource{"prometheus", "${datasource}"}) {
-			t.Errorf("variable %s has the data source %v", v.Name, v.Datasource)
-		}
 	}
 	for _, name := range []string{"datasource", "cluster", "node"} {
 		if !has[name] {

@@ -41,23 +41,35 @@ type evaluation struct {
 	dashboards []dashboard
 }
 
+// loadGroups returns the groups of rules in files of dashboards/, over a storage.
+func loadGroups(t *testing.T, storage *teststorage.TestStorage, query rules.QueryFunc, files ...string) (groups []*rules.Group) {
+	t.Helper()
+	manager := rules.NewManager(&rules.ManagerOptions{
+		QueryFunc: query, Appendable: storage, Queryable: storage, Context: t.Context(), Logger: slog.New(slog.DiscardHandler),
+		Parser: parser.NewParser(parser.Options{}), NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
+	})
+	for _, file := range files {
+		found, errs := manager.LoadGroups(scrapeInterval, labels.EmptyLabels(), "", nil, false, filepath.Join(shipped(), file))
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		for _, g := range found {
+			groups = append(groups, g)
+			for _, r := range g.AlertingRules() {
+				r.SetRestored(true) // without it there is no series ALERTS
+			}
+		}
+	}
+	return groups
+}
+
 func newEvaluation(t *testing.T, alert, severity string) *evaluation {
 	t.Helper()
 	storage, parsing := teststorage.New(t), parser.NewParser(parser.Options{})
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true, Parser: parsing})
 	t.Cleanup(func() { _ = engine.Close() })
-	manager := rules.NewManager(&rules.ManagerOptions{
-		QueryFunc: rules.EngineQueryFunc(engine, storage), Appendable: storage, Queryable: storage,
-		Context: t.Context(), Logger: slog.New(slog.DiscardHandler), Parser: parsing,
-		NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
-	})
-	groups, errs := manager.LoadGroups(scrapeInterval, labels.EmptyLabels(), "", nil, false, filepath.Join(shipped(), "alerts.yaml"))
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
-	for _, g := range groups {
+	for _, g := range loadGroups(t, storage, rules.EngineQueryFunc(engine, storage), "alerts.yaml") {
 		for _, r := range g.AlertingRules() {
-			r.SetRestored(true) // without it there is no series ALERTS
 			if r.Name() == alert && r.Labels().Get("severity") == severity {
 				return &evaluation{t, storage, g, r, began, engine, readDashboards(t)}
 			}

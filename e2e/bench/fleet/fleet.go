@@ -54,7 +54,6 @@ type Family struct {
 type Scenario struct {
 	// Interval is the time between samples: 1, 5, 15 or 30 s.
 	Interval time.Duration
-	Info     gpu.Info // of a real log
 	// Truth is complete only after Next has returned false, because the simulation runs to the real end. Start is known from the
 	// beginning, and Length is an upper bound until then: a recording may end a while after a failure.
 	Truth Truth
