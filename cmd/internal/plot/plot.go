@@ -66,22 +66,21 @@ type Point struct {
 // Span is a stretch of time.
 type Span struct {
 	From, To time.Duration
-	// Open says that it goes on beyond what is drawn.
+	// Open says that it goes on beyond the axis.
 	Open bool
 }
 
-// Forecast is what was foreseen at a moment.
+// Forecast is a forecast of the time when a memory is full.
 type Forecast struct {
-	// From is the crest of the memory then.
+	// From is the crest of the memory at the time of the forecast.
 	From Point
-	// At is when it meets the capacity, and Lower and Upper bound that time.
+	// At is when the crest meets the capacity, and Lower and Upper bound that time.
 	At, Lower, Upper time.Duration
-	// Doubtful says that what grows may be no leak.
+	// Doubtful says that the growth may be no leak.
 	Doubtful bool
 }
 
-// FitOf returns the line of growth that is seen at time t, at that trough and of that rate in bytes per
-// second, from where it began.
+// FitOf returns the line of growth from its begin to time t, where it meets the trough. rate is in bytes per second.
 func FitOf(since, t time.Duration, trough, rate float64) []Point {
 	if since >= t {
 		return nil
@@ -89,8 +88,8 @@ func FitOf(since, t time.Duration, trough, rate float64) []Point {
 	return []Point{{T: since, V: math.Max(0, trough-rate*(t-since).Seconds())}, {T: t, V: trough}}
 }
 
-// ForecastOf returns what is foreseen at time t: that the crest, which lies above the troughs, meets
-// the capacity in so many seconds, lower to upper. What is over a century away is that far.
+// ForecastOf returns the forecast of time t: the crest, which lies above the troughs, meets the capacity in seconds, with the
+// bounds lower and upper. A century is the longest.
 func ForecastOf(t time.Duration, crest, seconds, lower, upper float64) *Forecast {
 	after := func(seconds float64) time.Duration {
 		const far = 100 * 365 * 24 * time.Hour
@@ -129,7 +128,7 @@ type Plot struct {
 	Ends     []End
 }
 
-// canvas turns times and amounts into places, and collects what is drawn.
+// canvas turns times and amounts into places, and collects the elements.
 type canvas struct {
 	*Plot
 	to      time.Duration
@@ -137,7 +136,7 @@ type canvas struct {
 	b       strings.Builder
 }
 
-// newCanvas returns an empty canvas with what is chosen where the plot says nothing.
+// newCanvas returns an empty canvas, with defaults for what the plot lacks.
 func newCanvas(p *Plot) *canvas {
 	own := *p
 	if own.Height == 0 {
@@ -223,7 +222,7 @@ func (c *canvas) used() {
 	}
 }
 
-// stretches returns what is to be drawn of the memory: it ends with the last sample.
+// stretches returns the parts of the memory without a gap. The last one ends with the last sample.
 func (c *canvas) stretches() []stretch {
 	list := c.Used.stretches()
 	if c.Last == nil {
@@ -308,7 +307,7 @@ func (c *canvas) forecast(f *Forecast) {
 
 // cut returns where the line from a to the capacity at time t ends: there, or at
 // the end of an axis. The capacity may lie beyond that of memory: a line that was cut
-// off there by its amount alone would be less steep than what was foreseen.
+// off there by its amount alone would be less steep than the forecast.
 func (c *canvas) cut(a Point, t time.Duration) Point {
 	top := math.Min(c.Capacity, c.highest)
 	if top < c.Capacity {

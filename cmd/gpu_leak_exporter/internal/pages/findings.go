@@ -10,16 +10,16 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
-// findings is what the begin of a page says: what is worst, and what else is known.
+// findings is the head of a page: the worst finding, and the others.
 type findings struct {
 	Headline, Detail string
 	Urgent, Well     bool // the headline is bad news, or good
-	First            said // what the headline says, if it is a finding
+	First            said // the finding of the headline, if it has one
 	Others           []said
-	Rest             int // findings that are not listed
+	Rest             int // findings beyond the longest list
 }
 
-// said is one thing that somebody should know, with the addresses of its memory and of what to do.
+// said is one finding in words, with the addresses of its memory and its chapter of the runbook.
 type said struct {
 	Class, Summary, Details, Page, Runbook string
 }

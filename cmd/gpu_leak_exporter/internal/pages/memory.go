@@ -22,21 +22,21 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// card is all that is shown of one memory, and of those who use it.
+// card shows one memory and its processes.
 type card struct {
 	ID, Page   string
-	Anchor     string // to which alerts lead, by the UUID
+	Anchor     string // the target of the links in alerts: the UUID
 	GPU, Model string
 	Memory     bar
 	Class      string // ok, bad, warn, wait (or muted) or down
 	Verdict    string
-	Why        string // it is a leak, or is none
+	Why        string // it leaks, or does not
 	Facts      []fact
 	Plot       template.HTML
 	Ends       string
 	Processes  []processRow
 	Undrawn    string
-	left       float64 // seconds; +Inf where nothing foretells an end
+	left       float64 // seconds; +Inf without a forecast
 	of         sampler.Domain
 }
 
@@ -68,7 +68,7 @@ func (h *predictor) card(m sampler.Domain, now time.Time) card {
 	return c
 }
 
-// draw adds the curves of a memory and of its processes, as far as there is room.
+// draw adds the processes of a memory, and as many curves as there is room for.
 func (h *predictor) draw(c *card, left *room, all bool) {
 	if !c.of.Device.Up {
 		return
@@ -89,7 +89,7 @@ func (h *predictor) draw(c *card, left *room, all bool) {
 	c.Processes = append(c.Processes, h.unreleased(&c.of)...)
 }
 
-// facts returns the figures of a verdict, as it was at a time.
+// facts returns the figures of a verdict. now is the time of its sample.
 func (h *predictor) facts(v *detector.Verdict, c *sampler.Curve, now time.Time) (list []fact) {
 	add := func(name, text string) {
 		if text != "" {
@@ -159,8 +159,8 @@ func barOf(m gpu.Memory) bar {
 	return bar{Text: text, Known: true, Used: 100 * float64(min(m.Used.V, total.V)) / float64(total.V)}
 }
 
-// nameOf returns the identifier of a memory on the page, and that of a process on it. In a fleet many GPUs have the
-// same index: there it is the UUID that names one, or where it is.
+// nameOf returns the identifier of a memory, or of a process on it. In a fleet many GPUs have the same index, so the name has the
+// UUID, or the place if there is none.
 func nameOf(m *sampler.Domain, p *sampler.ProcessState) string {
 	info := &m.Device.Info
 	name := "gpu-" + info.IndexLabel()
@@ -176,7 +176,7 @@ func nameOf(m *sampler.Domain, p *sampler.ProcessState) string {
 	return name
 }
 
-// inName returns r if it can stand in an identifier and in a path, else a hyphen.
+// inName returns r if an identifier and a path may have it, else a hyphen.
 func inName(r rune) rune {
 	if r == '.' || r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
 		return r
@@ -184,7 +184,7 @@ func inName(r rune) rune {
 	return '-'
 }
 
-// countOf returns how many processes are on a memory; on a GPU instance, how many are shown.
+// countOf returns the number of processes on a memory. On a GPU instance it counts the shown ones only.
 func countOf(m *sampler.Domain) (n int) {
 	if !m.Instance.OK {
 		n = m.Device.ProcessCount - len(m.Device.Processes) // those that are not shown

@@ -44,8 +44,8 @@ const memoryValue = "memory"
 
 // Config is what pages are made from. None of it is changed by them, or may be once they are served.
 type Config struct {
-	// State returns what was read last, which nobody changes any more. It must not block, and is called from any
-	// goroutine, once for each page that is made.
+	// State returns the last state, which does not change. It must not block. It is called from any goroutine, once for each
+	// page.
 	State func() *sampler.State
 	// Note says that the GPUs are not real, on each page; "" where they are.
 	Note string
@@ -57,7 +57,7 @@ type Config struct {
 	Sites bool
 	// Location is where the times of day are those of the pages.
 	Location *time.Location
-	// Logger gets what is wrong with a page. It is a mistake in this program.
+	// Logger gets errors of templates, which are mistakes in this program.
 	Logger *slog.Logger
 }
 
@@ -68,12 +68,12 @@ var pageTemplates = template.Must(template.New("").Funcs(template.FuncMap{
 	"predictPath": func() string { return PredictPath },
 }).ParseFS(pageFiles, "*.html"))
 
-// NewPredict serves the page of all memories at PredictPath, and of one memory in every detail below it. Of a memory that
-// is not there the page is empty: see NewMemory.
+// NewPredict serves the page of all memories at PredictPath, and the page of each memory below it. The page of a memory that does
+// not exist is empty: see NewMemory.
 func NewPredict(c *Config) http.Handler { return &predictor{*c} }
 
-// NewMemory serves MemoryPath: it passes on to next, which is of NewPredict, what is asked of a memory that there is now, and
-// answers the others with status 404 itself. So whoever asks for many names has next keep nothing of them.
+// NewMemory serves MemoryPath. It passes requests for an existing memory on to next, a handler of NewPredict, and answers all
+// others with status 404. So next keeps nothing of names that somebody made up.
 func NewMemory(c *Config, next http.Handler) http.Handler {
 	return (&predictor{*c}).ofMemory(next)
 }
@@ -99,8 +99,7 @@ func render(w http.ResponseWriter, name string, data any, logger *slog.Logger) {
 	_, _ = page.WriteTo(w) // the client has gone; the server notices by itself
 }
 
-// ofMemory passes on requests for the page of a memory that there is: no other path is one of which the
-// answers would be kept apart.
+// ofMemory passes on requests for the page of an existing memory. Package limits keeps the answers of each path apart.
 func (h *predictor) ofMemory(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue(memoryValue)

@@ -15,11 +15,11 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// Bounds of the page: a fleet has thousands of GPUs, and 16 GPUs with 256 processes each shall be a page that a phone can show.
+// Bounds of the page. A fleet has thousands of GPUs, and a phone must show the page of 16 GPUs with 256 processes each.
 const (
-	mostFindings = 32 // that are listed
+	mostFindings = 32
 	mostCards    = 256
-	// Of these, so many have a curve: the most urgent.
+	// The most urgent memories and processes have a curve.
 	mostMemories, mostProcesses = 128, 48
 )
 
@@ -29,13 +29,13 @@ type view struct {
 	Only  bool         // it is of one memory, and all of that is shown
 	Note  string
 	findings
-	Notes     []string // what a reader should know of the figures
+	Notes     []string // remarks on the figures
 	Cards     []card   // the most urgent first
 	Left      int      // memories that have no card
 	Refreshed string
 }
 
-// view puts a State into words: that of all memories, or of the only one of that name in every detail.
+// view puts a state into words: all memories, or every detail of the one with that name.
 func (h *predictor) view(s *sampler.State, only string) *view {
 	v := &view{Style: plot.Style, Only: only != "", Note: h.Note, Refreshed: h.refreshed(s)}
 	for _, d := range s.Devices {
@@ -66,7 +66,7 @@ func (h *predictor) view(s *sampler.State, only string) *view {
 	return v
 }
 
-// reportOn returns what there is to say of one memory, and of the GPU that it is on.
+// reportOn sums up one memory and the hardware of its GPU.
 func reportOn(c *card, now time.Time, cfg *detector.Config) *sampler.Report {
 	r := &sampler.Report{Severity: finding.Unknown, Headline: c.GPU + ": " + c.Verdict, Detail: c.Why}
 	if c.Verdict == finding.NoLeak {
@@ -89,8 +89,7 @@ type room struct {
 	memories, processes int
 }
 
-// refreshed says when the page was made, and the time of the GPUs if their clock
-// is another one.
+// refreshed writes the time of the page. Simulated GPUs have a clock of their own, which it adds.
 func (h *predictor) refreshed(s *sampler.State) string {
 	const format = "2006-01-02 15:04:05 MST"
 	text := s.Time.In(h.Location).Format(format)

@@ -20,32 +20,31 @@ import (
 )
 
 const (
-	// shownEnds is how many ends of processes are named, and toldSpan for how long.
+	// shownEnds bounds the ends of processes that a card names, and toldSpan their age.
 	shownEnds = 3
 	toldSpan  = 9 * time.Hour
-	// shownSites is how many lines a leak shows, and shownProcesses how many processes a memory that is not alone on its page.
+	// shownSites bounds the lines of code of a leak, and shownProcesses the processes of a card on the page of all memories.
 	shownSites, shownProcesses = 3, 8
 )
 
-// processRow is a process that leaks, holds memory for nothing or may leak; on the page of one memory, any that has a curve.
+// processRow is a process that leaks, may leak, or is a zombie. The page of one memory has all processes with a curve.
 type processRow struct {
 	Who, Where, Held string
 	Leaks            bool
 	Why              string
 	Facts            []fact // of one that leaks
 	Sites            []siteRow
-	Located          string // how the search for these lines goes
+	Located          string // how far the search for these lines is
 	Plot             template.HTML
 }
 
-// siteRow is a line that allocates what leaks.
+// siteRow is a line of code that allocates the leak.
 type siteRow struct {
 	Line, Growth string
 	Frames       []string
 }
 
-// processes returns the processes of a memory that are worth a look, what leaks fastest first. It draws as many as there is
-// room for.
+// processes returns the rows of a memory, the fastest leak first. It draws as many curves as there is room for.
 func (h *predictor) processes(m *sampler.Domain, left *room, all bool) (list []processRow) {
 	now := m.Device.SampleTime
 	shown := make([]*sampler.ProcessState, 0, len(m.Device.Processes))
@@ -98,7 +97,7 @@ func (h *predictor) processes(m *sampler.Domain, left *room, all bool) (list []p
 	return list
 }
 
-// unreleased returns what has stayed of processes that ended.
+// unreleased returns the rows of processes that ended and left memory behind.
 func (h *predictor) unreleased(m *sampler.Domain) (list []processRow) {
 	for i := range m.Device.Unreleased {
 		if u := &m.Device.Unreleased[i]; u.Instance == m.Instance {
@@ -110,7 +109,7 @@ func (h *predictor) unreleased(m *sampler.Domain) (list []processRow) {
 	return list
 }
 
-// located says which lines allocate what leaks, or how far the search for them is.
+// located returns the lines of code that allocate the leak, and how far the search for them is.
 func (h *predictor) located(s *allocator.Sites, now time.Time) (rows []siteRow, text string) {
 	if s == nil {
 		return nil, ""

@@ -12,13 +12,13 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
-// NewSites answers with the lines that allocate what leaks, of each process that was asked:
+// NewSites answers with the lines of code that allocate a leak, for each process that was asked:
 //
 //	{"status":"success","data":{"time":…,"processes":[{"labels":{"gpu":"0","uuid":"GPU-…","pid":"…",…},
 //	  "state":"done","reason":"","asked":…,"seconds":300,"pause_seconds":0.02,"unsure_lines":0,"sites":[{
 //	  "line":"app/serve.py:41 handle","growth_bytes":…,"live_bytes":…,"blocks":…,"frames":[…]}]}]}}
 //
-// unsure_lines is how many other lines grew, and may only have taken the place of what was freed meanwhile. state is
+// unsure_lines counts other lines that grew. They may only have replaced memory that was freed. state is
 // asked, recording, done or refused, and reason says why it was refused. labels are those of the series of the
 // process. Lists are never null; sites has the largest growth first, and frames the innermost first.
 //
@@ -26,7 +26,7 @@ import (
 func NewSites(state func() *sampler.State) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		// As of verdicts: what can fail is the connection.
+		// Only the connection can fail.
 		_ = json.NewEncoder(w).Encode(sitesEnvelope{Status: "success", Data: sitesIn(state())})
 	})
 }

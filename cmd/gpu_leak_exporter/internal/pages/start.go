@@ -18,8 +18,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
-// startPage serves the page that one opens first: whether all is well, what is worst, what is watched, and
-// where to read on. It draws nothing, so that it costs less than that of the predictor.
+// startPage serves the start page: the findings, the watched GPUs, and links. It has no curves, so it costs less than the page of
+// the predictor.
 type startPage struct {
 	page  *predictor
 	links []startLink
@@ -28,7 +28,7 @@ type startPage struct {
 // startLink leads to another page.
 type startLink struct{ Address, Text, Description string }
 
-// NewStart serves the page that one opens first, with links to all that is served.
+// NewStart serves the start page, with links to all other pages.
 func NewStart(c *Config) http.Handler {
 	links := []startLink{
 		{PredictPath, "Predictions", "which GPU runs out of memory, when, and why: with a curve of each"},
@@ -103,7 +103,7 @@ func (h *predictor) counts(s *sampler.State) []verdictCount {
 // startModels is how many models of GPUs are named.
 const startModels = 3
 
-// watchedWords says what is watched: GPUs by their model, and processes.
+// watchedWords counts the GPUs by their model, and the processes.
 func watchedWords(s *sampler.State) string {
 	models, n, known, instances := map[string]int{}, 0, false, 0
 	for _, d := range s.Devices {
