@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package collector shows Prometheus what was read last. A scrape turns one State into series: it calls no driver, takes
+// Package collector shows Prometheus the last state. A scrape turns one State into series: it calls no driver, takes
 // no lock and cannot fail.
 //
 // The series are grouped in families, one a file and a flag. A family is a table with one row for each metric: its name, its

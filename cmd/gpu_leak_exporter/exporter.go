@@ -36,7 +36,7 @@ import (
 
 const (
 	// stopGrace is how long all parts get to stop, which they do at the same time:
-	// who stops a service may not wait for longer than five seconds.
+	// systemd and Kubernetes may wait no longer than five seconds for the end.
 	stopGrace = 4 * time.Second
 	// requestGrace is how long requests get that are under way.
 	requestGrace = 2 * time.Second

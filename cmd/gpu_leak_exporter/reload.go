@@ -79,7 +79,7 @@ func (r *reloader) follow(ctx context.Context, hangup <-chan os.Signal) {
 	}
 }
 
-// with returns state with what is known of the file.
+// with returns the state with the status of the file.
 func (r *reloader) with(state func() *sampler.State) func() *sampler.State {
 	return func() *sampler.State {
 		s := *state()

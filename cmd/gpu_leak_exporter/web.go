@@ -25,7 +25,7 @@ import (
 var ownPaths = []string{pages.HealthyPath, pages.ReadyPath, pages.PredictPath, pages.RunbookPath, pages.VerdictsPath, pages.SitesPath, pages.ReloadPath}
 
 // newHandler returns all that is served. state must not block; each request asks
-// it once. reload answers who wants the configuration to be read again; more are metrics besides those of GPUs.
+// it once. reload answers requests to read the configuration again; more are metrics besides those of GPUs.
 func newHandler(cfg *config, state func() *sampler.State, reload http.Handler, bounds *limits.Limits, logger *slog.Logger, more ...prometheus.Collector) (http.Handler, error) {
 	metrics, err := newMetrics(cfg, state, bounds, logger, more)
 	if err != nil {
@@ -112,7 +112,7 @@ func ready(state func() *sampler.State, patience time.Duration) http.HandlerFunc
 	}
 }
 
-// notReady says what is being waited for; "" if nothing is.
+// notReady says what the exporter waits for; "" if it is ready.
 func notReady(s *sampler.State) string {
 	switch {
 	case s.DriverReason == sampler.ReasonStarting:

@@ -98,7 +98,7 @@ func Seconds(s float64) string {
 	return Duration(time.Duration(s * float64(time.Second)))
 }
 
-// Count writes how many there are of what is named so.
+// Count writes a number and its noun.
 func Count(n int, what string) string {
 	switch {
 	case n == 1:

@@ -33,10 +33,10 @@ const (
 	Unjudged = 3
 )
 
-// StopGrace is how long a command that was ended waits for what is under way.
+// StopGrace is how long a command that was told to end waits for its work.
 const StopGrace = 2 * time.Second
 
-// ExitStatus is an exit status that is no failure: what was to be said is said.
+// ExitStatus is an exit status without an error message.
 type ExitStatus int
 
 // Error implements error.
@@ -144,7 +144,7 @@ func wrongCall(args []string) int {
 // OneLine writes an error as one: that of a YAML file has several.
 func OneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
 
-// Raw returns what is to get what a terminal is to do, such as to clear its screen.
+// Raw returns the writer for control codes of a terminal, such as the one that clears its screen.
 func Raw(w io.Writer) io.Writer {
 	if t, ok := w.(*cli.Terminal); ok {
 		return t.Raw

@@ -48,7 +48,7 @@ type recordingFile struct {
 	closed  bool
 }
 
-// tally counts what was written, of a write that failed, too.
+// tally counts the written bytes, also those of a write that failed.
 type tally struct {
 	w io.Writer
 	n int64
@@ -110,7 +110,7 @@ func (r *recordingFile) write(info gpu.Info, s gpu.Sample, st *gpu.Status) error
 	return nil
 }
 
-// settle makes whole what was written: it ends the member of a compressed file.
+// settle ends the member of a compressed file, so that all written lines can be read.
 func (r *recordingFile) settle() error {
 	if r.pending == 0 {
 		return nil
@@ -128,7 +128,7 @@ func (r *recordingFile) settle() error {
 	return nil
 }
 
-// outcome is what has become of a recording.
+// outcome is the result of a recording.
 type outcome struct {
 	size    int64
 	samples uint64 // 0 if there is no file
@@ -154,7 +154,7 @@ func (r *recordingFile) complete() (outcome, error) {
 	return done, nil
 }
 
-// publish gives the file its name, without what is not whole.
+// publish gives the file its name, without a part that was cut off.
 func (r *recordingFile) publish() (err error) {
 	if r.out.n > r.whole {
 		err = r.file.Truncate(r.whole)

@@ -56,7 +56,7 @@ const ownersWithin = 100 * time.Millisecond
 
 // owners tells whose a process is.
 type owners interface {
-	// Await returns it once it is known, or what is known of it once ctx is done.
+	// Await returns it once it is known. If ctx is done first, it may have gaps.
 	Await(ctx context.Context, id gpu.ProcessID) (owner *gpu.Owner, done bool)
 	// Run asks in the background until ctx ends.
 	Run(ctx context.Context)
@@ -105,7 +105,7 @@ func (r *recorder) run(ctx context.Context) error {
 		return err
 	}
 	if r.source.Kind == source.NVML {
-		// The names of programs are made with a secret of this recording alone: who gets it cannot find out their arguments by
+		// The names of programs are made with a secret of this recording alone: a reader of it cannot find out their arguments by
 		// trying.
 		if r.owners, err = source.Owners(r.source, source.OwnersConfig{Secret: []byte(rand.Text())}); err != nil {
 			return errors.Join(err, src.Close())
@@ -144,7 +144,7 @@ func (r *recorder) run(ctx context.Context) error {
 	return r.finish(failed)
 }
 
-// finish completes the file and says what is in it. failed is why the recording
+// finish completes the file and prints its summary. failed is why the recording
 // has ended before its time; what came before is kept.
 func (r *recorder) finish(failed error) error {
 	done, err := r.file.complete()

@@ -60,7 +60,7 @@ func Wrap(text string, columns int, indent string) string {
 	return strings.Join(append(lines, text), "\n")
 }
 
-// Fit cuts a page to a terminal of that many columns and lines: what is most urgent stands at the top, and
+// Fit cuts a page to a terminal of that many columns and lines: the most urgent lines are at the top, and
 // must not scroll away.
 func Fit(page string, columns, rows int) string {
 	lines := strings.Split(strings.TrimSuffix(page, "\n"), "\n")
@@ -128,7 +128,7 @@ func memories(b *bytes.Buffer, d *verdicts.Data) {
 	_ = w.Flush() // into memory
 }
 
-// used writes what is used of a memory.
+// used writes the used memory.
 func used(m verdicts.Memory) string {
 	known := func(v *uint64) gpu.Opt[uint64] {
 		if v == nil {
@@ -147,7 +147,7 @@ func word(v *verdicts.Verdict) string {
 	return plain(v.Text)
 }
 
-// users writes who holds most.
+// users writes the processes that hold most.
 func users(b *bytes.Buffer, d *verdicts.Data, top int) {
 	var all []*verdicts.Process
 	for i := range d.Devices {

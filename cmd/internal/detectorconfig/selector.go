@@ -16,7 +16,7 @@ import (
 // scopeLabel is the label that tells what a series is about.
 const scopeLabel = "scope"
 
-// scope is what a series can be about: residual is what no process of a GPU or GPU instance accounts for.
+// scope is the kind of a series. residual is the memory that no process of a GPU or GPU instance accounts for.
 type scope struct {
 	name   string
 	labels []string

@@ -30,7 +30,7 @@ const (
 	maxPodLabel = 253
 )
 
-// stream is what is new of one series.
+// stream has the new samples of one series.
 type stream struct {
 	points      []model.SamplePair // later than all that was taken before
 	metric      model.Metric
@@ -182,7 +182,7 @@ func (s *Source) spread(matrix model.Matrix, live bool) (samples int) {
 			}
 			return 1
 		})
-		// A pod that comes back has its series again: what is between is another's.
+		// A pod that comes back has its series again. The samples between are of another pod.
 		for rest := series.Values[i:]; len(rest) > 0; touched[f] = true {
 			n := 1
 			for n < len(rest) && timeOf(rest[n])-timeOf(rest[n-1]) <= s.cfg.MaxAge {
@@ -227,7 +227,7 @@ func (s *Source) place(metric model.Metric, wanted bool) (*feed, *memory) {
 	return f, m
 }
 
-// merge returns what is new of a GPU, in order.
+// merge returns the new samples of a GPU, in order.
 func (s *Source) merge(f *feed, live bool) (rows []row) {
 	for _, m := range f.memories {
 		chosen := s.choose(m)
@@ -284,7 +284,7 @@ func (s *Source) choose(m *memory) (chosen []stream) {
 	return chosen
 }
 
-// appendRows appends the amounts of a stream. What can be none is left out, and counted.
+// appendRows appends the amounts of a stream. It leaves out impossible values, and counts them.
 func (s *Source) appendRows(rows []row, m *memory, from *stream) []row {
 	capacity := gpu.Memory{Total: m.total, Reserved: m.reserved}.Capacity()
 	rows = slices.Grow(rows, len(from.points))

@@ -47,7 +47,7 @@ func (s *Source) takeBounds(matrix model.Matrix) {
 	}
 	for m, b := range found {
 		if !b.total.OK {
-			// What is used and free together, of one scrape. That leaves out what is reserved.
+			// Used and free memory of one scrape. Their sum leaves out the reserved memory.
 			b.total, b.reserved = s.sum(b.used, b.free), gpu.Opt[uint64]{}
 		}
 		b.feed.bound(m, b.total, b.reserved)
@@ -63,7 +63,7 @@ func (s *Source) takeCapacities(vector model.Vector) {
 	slices.Sort(names)
 	unit, err := promapi.UnitOfAll(s.cfg.Unit, slices.Compact(names), s.cfg.Capacity)
 	if err != nil {
-		unit = s.unit // as that of what is used
+		unit = s.unit // as of the used memory
 	}
 	for _, v := range vector {
 		if len(v.Metric) == 0 && len(vector) == 1 {
@@ -80,7 +80,7 @@ func (s *Source) takeCapacities(vector model.Vector) {
 	}
 }
 
-// bound takes over how much memory there is; what is absent is as it was.
+// bound takes over the capacity. An absent value leaves the last one.
 func (f *feed) bound(m *memory, total, reserved gpu.Opt[uint64]) {
 	if !total.OK || total.V == 0 {
 		return

@@ -88,7 +88,7 @@ func (f *file) read(path string) error {
 	return f.HTTP.Validate()
 }
 
-// check returns what is wrong with a setting.
+// check returns the error of a setting.
 func (f *file) check(interval time.Duration) error {
 	_, known := units[f.Unit]
 	switch {

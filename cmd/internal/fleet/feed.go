@@ -16,7 +16,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// standing is what is known of a GPU now.
+// standing is the last state of a GPU.
 type standing uint8
 
 const (
@@ -65,7 +65,7 @@ type memory struct {
 	streams []stream          // of one answer
 }
 
-// push adds rows, which are in order and later than all before, or tells of what has changed. The feed keeps the slice.
+// push adds rows, in order and later than all before, or a change. The feed keeps the slice.
 func (f *feed) push(rows []row) {
 	f.mu.Lock()
 	if len(f.rows) == 0 {
@@ -73,7 +73,7 @@ func (f *feed) push(rows []row) {
 	} else {
 		f.rows = append(f.rows, rows...)
 	}
-	if len(rows) > 0 { // what has a sample is no longer silent
+	if len(rows) > 0 { // a GPU with a sample is no longer silent
 		f.state, f.fault = fresh, nil
 	}
 	f.mu.Unlock()
@@ -216,7 +216,7 @@ type device struct {
 // Info implements gpu.Device.
 func (d *device) Info() gpu.Info { return d.info }
 
-// Wait implements gpu.Device. It misses nothing: what is late follows.
+// Wait implements gpu.Device. It misses nothing: late samples follow.
 func (d *device) Wait(ctx context.Context) (int, error) {
 	for !d.feed.waiting() {
 		select {

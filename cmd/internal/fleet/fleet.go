@@ -5,7 +5,7 @@
 // again and again, so that one exporter without any rights judges a whole fleet on which DCGM exporter
 // or nvidia_gpu_exporter runs.
 //
-// One goroutine asks and spreads the answer over queues, one a GPU; who reads a GPU waits for its queue
+// One goroutine asks and spreads the answer over queues, one a GPU; a reader of a GPU waits for its queue
 // and for nobody else. The time of a sample is the one that Prometheus has for it.
 package fleet
 
@@ -118,7 +118,7 @@ type Source struct {
 	newest   time.Duration // the time of the newest sample
 	advanced time.Time     // when that was seen
 	answered time.Time     // when the last answer came; zero before the first
-	owed     *history      // what was not read of the past; nil: nothing
+	owed     *history      // the unread past; nil: none
 	bounded  time.Time     // when the capacities were asked for
 	exported bool          // labels such as exported_pod have been seen
 	rate     float64       // samples a second, of all GPUs
@@ -204,7 +204,7 @@ func (s *Source) Close() error {
 	return nil
 }
 
-// run asks until ctx is done: first for what there is now, then for the history of that, then again and again.
+// run asks until ctx is done: first for the present, then for the history, then again and again.
 func (s *Source) run(ctx context.Context) {
 	defer close(s.done)
 	ticker := time.NewTicker(s.cfg.Interval)

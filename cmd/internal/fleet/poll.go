@@ -19,15 +19,15 @@ import (
 const (
 	// askTimeout bounds one request.
 	askTimeout = time.Minute
-	// longestSpan is how much may be asked for at once; what is longer is read in parts, as the history is.
+	// longestSpan is the longest time of one request. A longer one is read in parts, as the history is.
 	longestSpan = 15 * time.Minute
-	// longestGap is how much of what was missed is read after a time without answers, if Config.History is not longer.
+	// longestGap bounds the time that is read again after a time without answers, if Config.History is not longer.
 	longestGap = 6 * time.Hour
 	// boundsSpan is how far back it is looked for how much memory there is, at least.
 	boundsSpan = time.Minute
 	// boundsEvery is how often it is asked how much memory there is: that of a GPU does not change.
 	boundsEvery = 5 * time.Minute
-	// maxChunkSamples is how many samples an answer should have at most, and leastChunk what is not made shorter.
+	// maxChunkSamples bounds the samples of an answer. No part is shorter than leastChunk.
 	maxChunkSamples = 1_000_000
 	leastChunk      = time.Minute
 	// maxSteps is how many steps a Prometheus evaluates at once, and a few less.
@@ -42,7 +42,7 @@ const (
 // errNoResult says that the query found nothing.
 var errNoResult = errors.New("the query has no result: is it that of the used memory, and does this Prometheus have it?")
 
-// poll asks for what is new. A sample may be as late as Config.MaxAge. The first time it finds out which GPUs there are, and
+// poll asks for new samples. A sample may be as late as Config.MaxAge. The first time it finds out which GPUs there are, and
 // reads their history.
 func (s *Source) poll(ctx context.Context, at time.Time) error {
 	missed := at.Sub(s.answered)
@@ -166,9 +166,9 @@ func (s *Source) askBounds(ctx context.Context) error {
 	return err
 }
 
-// history is what was not read yet of the past.
+// history is the unread past.
 type history struct {
-	from    time.Duration // since the Unix epoch; what is older was read, or is not wanted
+	from    time.Duration // since the Unix epoch; older samples were read, or are not wanted
 	chunk   time.Duration // how much is asked for at once
 	full    time.Duration // what it is where nothing fails
 	failed  int           // how often the next part could not be read
@@ -198,7 +198,7 @@ func (s *Source) owe(span time.Duration) {
 	s.owed.full = s.owed.chunk
 }
 
-// readHistory reads what is owed of the past, in parts, the oldest first. Who reads a GPU has read one part before the
+// readHistory reads the unread past in parts, the oldest first. A reader of a GPU has read one part before the
 // next is asked for, so that what waits is bounded. After an error it goes on where it was.
 func (s *Source) readHistory(ctx context.Context) error {
 	s.learning.Store(true)
@@ -248,7 +248,7 @@ func (s *Source) readHistory(ctx context.Context) error {
 // isUp notes that the Prometheus has answered with samples.
 func (s *Source) isUp() {
 	s.answered = time.Now()
-	if s.down.Load() != nil { // whoever reads the GPUs has to know them
+	if s.down.Load() != nil { // the readers of the GPUs have to know them
 		s.list()
 		s.down.Store(nil)
 	}
@@ -265,7 +265,7 @@ func (s *Source) answers(ctx context.Context) bool {
 // longestHistory bounds Config.History.
 const longestHistory = 7 * 24 * time.Hour
 
-// rewind forgets what was read to find the GPUs. It is read again in its turn: the time of a GPU only increases.
+// rewind forgets the samples that found the GPUs. They are read again in their turn: the time of a GPU only increases.
 func (s *Source) rewind() {
 	for _, f := range s.feeds {
 		f.empty()

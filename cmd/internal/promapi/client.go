@@ -36,7 +36,7 @@ type ClientConfig struct {
 	HTTP *config.HTTPClientConfig
 	// HTTPConfigFlag is the flag that named it; it stands in errors.
 	HTTPConfigFlag string
-	// Program is who asks.
+	// Program is the name of the client.
 	Program string
 	// KeepAlive keeps a connection for the next request.
 	KeepAlive bool

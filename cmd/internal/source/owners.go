@@ -12,7 +12,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 )
 
-// OwnersConfig says what is told of processes, and who is asked.
+// OwnersConfig chooses the labels of processes, and the sockets to ask.
 type OwnersConfig = workload.Config
 
 // Owners returns what tells whose a process of the driver's source is. The procfs is

@@ -67,7 +67,7 @@ func (c *Config) SetSpec(spec string) error {
 	return errors.New("choose nvml, sim:SCENARIO, replay:FILE or prometheus:URL")
 }
 
-// Spec returns what SetSpec takes, but for who asks a Prometheus.
+// Spec returns the value for SetSpec, without the settings of a Prometheus.
 func (c *Config) Spec() string {
 	if c.Kind == Prometheus {
 		return string(c.Kind) + ":" + promapi.Redacted(c.Name)

@@ -48,8 +48,8 @@ const (
 	roomInterval = 10 * time.Millisecond
 )
 
-// answers makes what is served. An answer is made whole, then sent: a slow reader holds nothing but its bytes. Whoever asks
-// for what is being made gets the same bytes. What is made at a time, and what waits to be sent, is bounded: a request waits
+// answers makes the answers to requests. An answer is made whole, then sent: a slow reader holds nothing but its bytes. A request
+// for an answer that is being made gets the same bytes. The answers in the making, and those not sent yet, are bounded: a request waits
 // for room, and a client has to go only if it does not read. Its methods may be called from any goroutine.
 type answers struct {
 	readers chan struct{} // one for each request
@@ -66,7 +66,7 @@ type answers struct {
 	bytes  int            // of the answers that somebody wants
 }
 
-// answer is what all get who ask for it while it is made. A handler writes into it.
+// answer is shared by all requests for it that come while it is made. A handler writes into it.
 type answer struct {
 	key  string
 	code int
@@ -277,7 +277,7 @@ func (a *answers) deadline(over time.Time) time.Time {
 	return over
 }
 
-// canonical returns a request for the same with one of few wordings, so that whoever asks for the same gets
+// canonical returns a request for the same with one of few wordings, so that requests for the same get
 // the same.
 func canonical(r *http.Request) *http.Request {
 	head := http.Header{}

@@ -17,7 +17,7 @@ import (
 
 const (
 	// maxConnections bounds how many clients are connected. A node has a few: two of
-	// Prometheus, the kubelet, somebody who looks. With TLS each takes up to 100 KB.
+	// Prometheus, the kubelet, a person with a browser. With TLS each takes up to 100 KB.
 	maxConnections = 1024
 	// maxStreams bounds the requests of an HTTP/2 connection at a time. Each takes 12 KB.
 	maxStreams = 4
@@ -25,12 +25,12 @@ const (
 	// that their deadlines do not end them.
 	stuckTime = 5 * time.Second
 	// socketBuffer is how much the system keeps of what a connection is sent, in bytes: it
-	// would keep megabytes for who does not read.
+	// would keep megabytes for a client that does not read.
 	socketBuffer = 64 << 10
 )
 
 // connections are the clients' connections. One more than there may be ends the one whose last request or answer is longest
-// ago: a client that scrapes now is served, whoever else holds connections.
+// ago: a client that scrapes now is served, however many connections others hold.
 type connections struct {
 	most    int
 	refused *prometheus.CounterVec
@@ -77,7 +77,7 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 			oldest := c.oldest.Remove(c.oldest.Front()).(net.Conn)
 			delete(c.all, oldest)
 			c.refused.WithLabelValues(refusedConnection).Inc()
-			_ = plainOf(oldest).Close() // without the farewell of TLS, which may block; whoever uses it notices
+			_ = plainOf(oldest).Close() // without the farewell of TLS, which may block; its user notices
 		}
 		c.all[conn] = c.oldest.PushBack(conn)
 	case at == nil: // it was ended

@@ -77,7 +77,7 @@ func (l *Limits) Server(handler http.Handler) *http.Server {
 }
 
 // Pages returns a handler that answers as next does, within the limits. Next may look at nothing of a request but its
-// path: who asks for a path while its answer is made gets the same bytes. One slot is left to the metrics.
+// path: requests for a path whose answer is being made get the same bytes. One slot is left to the metrics.
 func (l *Limits) Pages(next http.Handler) http.Handler {
 	return l.answers.serve(next, bare, l.answers.pages, l.answers.slots)
 }
@@ -88,7 +88,7 @@ func (l *Limits) Metrics(next http.Handler) http.Handler {
 	return l.answers.serve(next, canonical, l.answers.slots)
 }
 
-// Collectors returns the metrics of the limits: what was refused, and how many connections there are.
+// Collectors returns the metrics of the limits: refused requests and open connections.
 func (l *Limits) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{l.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "gpu_leak_exporter_connections",
