@@ -117,7 +117,6 @@ func TestPrograms(t *testing.T) {
 		{"s", gpu.Program{Name: "a"}, "", ""},
 		{"", gpu.Program{Name: "b"}, "", ""},
 		{"", gpu.Program{Name: "a", Image: "b"}, "", ""},
-		{"", gpu.Program{Name: "a", Job: "b"}, "", ""},
 		{"", gpu.Program{Name: "a", Arguments: "b"}, "", ""},
 		{"", gpu.Program{Name: "ab"}, "", ""},
 		{"", gpu.Program{Name: "a"}, "T4", ""},
@@ -135,7 +134,7 @@ func TestPrograms(t *testing.T) {
 			t.Errorf("program %d has another name each time", i)
 		}
 	}
-	if runs := (&gpu.Program{Image: "b", Job: "c"}).Hash(nil); runs != 0 {
+	if runs := (&gpu.Program{Image: "b"}).Hash(nil); runs != 0 {
 		t.Errorf("of no name: %d", runs)
 	}
 	if runs := RunsOn(nil, "T4", ""); runs != 0 {

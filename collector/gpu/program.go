@@ -13,7 +13,6 @@ import (
 type Program struct {
 	Name      string // of the executable, or of the program of an interpreter
 	Image     string // of its container, by the ID that the container runtime gives it
-	Job       string // the name of its Slurm job, not its number
 	Arguments string // or a hash of them, without those that are others at each start, such as a port
 }
 
@@ -24,7 +23,7 @@ func (p *Program) Hash(secret []byte) uint64 {
 		return 0
 	}
 	mac := hmac.New(sha256.New, secret)
-	for _, part := range []string{p.Name, p.Image, p.Job, p.Arguments} {
+	for _, part := range []string{p.Name, p.Image, p.Arguments} {
 		mac.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(part))))
 		mac.Write([]byte(part))
 	}

@@ -124,10 +124,7 @@ func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 }
 
 // What a missing right hides is no failure: it is absent, and said once.
-var (
-	errUnresolved   = errors.New("they are not in procfs: the exporter needs the pid namespace of the host (hostPID: true, docker --pid=host) and its procfs at --path.procfs")
-	errTooManyFiles = errors.New("there are too many: gpu_process_device_open shows some of them later")
-)
+var errUnresolved = errors.New("they are not in procfs: the exporter needs the pid namespace of the host (hostPID: true, docker --pid=host) and its procfs at --path.procfs")
 
 // logHidden says what is missing, if something cannot be seen. A
 // process that is about to end may not be found for once.
@@ -149,11 +146,6 @@ func (s *Sampler) logHidden(now *host, c *complaints, unseen workload.Unseen) {
 	now.unresolved = unresolved
 	c.about("cannot look up whose some processes on the GPUs are", hidden)
 	c.about("cannot see all open device files", closed, "pid", unseen.Unreadable)
-	var late error
-	if unseen.Postponed > 0 {
-		late = errTooManyFiles
-	}
-	c.about("cannot look at the open files of all processes in time", late, "processes", unseen.Postponed)
 	if s.cfg.Allocators != nil {
 		c.about("cannot look for probes in all processes", s.cfg.Allocators.Problem())
 	}
@@ -218,8 +210,8 @@ func allotmentsOf(d *DeviceState, all []Allotment) []AllotmentState {
 
 // instanceNamed reports whether a device is this GPU, or which instance of it:
 //
-//	GPU-UUID, nvidia0                      the GPU
-//	MIG-UUID, MIG-GPU-UUID/7/0, nvidia0/gi7  an instance
+//	GPU-UUID, nvidia0      the GPU
+//	MIG-UUID, nvidia0/gi7  an instance
 func instanceNamed(d *DeviceState, device string) (instance gpu.Opt[uint32], ok bool) {
 	if device == d.Info.UUID {
 		return instance, device != ""
@@ -231,25 +223,13 @@ func instanceNamed(d *DeviceState, device string) (instance gpu.Opt[uint32], ok 
 			}
 		}
 	}
-	if rest, found := strings.CutPrefix(device, "MIG-"+d.Info.UUID+"/"); found && d.Info.UUID != "" {
-		id, _, _ := strings.Cut(rest, "/")
-		return numbered(id)
-	}
 	if !d.Info.Minor.OK {
 		return instance, false
 	}
 	file := "nvidia" + strconv.Itoa(d.Info.Minor.V)
 	if id, found := strings.CutPrefix(device, file+"/gi"); found {
-		return numbered(id)
+		n, err := strconv.ParseUint(id, 10, 32)
+		return gpu.Some(uint32(n)).If(err == nil), err == nil
 	}
 	return instance, device == file
-}
-
-// numbered returns the instance of that number.
-func numbered(id string) (instance gpu.Opt[uint32], ok bool) {
-	n, err := strconv.ParseUint(id, 10, 32)
-	if err != nil {
-		return instance, false
-	}
-	return gpu.Some(uint32(n)), true
 }

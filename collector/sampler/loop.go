@@ -43,7 +43,6 @@ type loop struct {
 	prepared  atomic.Pointer[deviceHistory] // for the state file
 	reading   stopwatch                     // since when the GPU is being read; each call starts it anew
 	missed    atomic.Uint64
-	ended     atomic.Bool
 	retired   stopwatch // since when the device is gone
 
 	progress
@@ -127,7 +126,6 @@ func (l *loop) run(ctx context.Context) {
 	for {
 		missed, err := l.device.Wait(ctx)
 		if errors.Is(err, io.EOF) {
-			l.ended.Store(true)
 			level.Info(l.logger).Log("msg", "the recording has ended; its last state stays")
 			return
 		}

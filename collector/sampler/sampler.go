@@ -62,8 +62,6 @@ type Sampler struct {
 	secret []byte
 	// heights are what programs held before and gave back.
 	heights *detector.Heights
-	// writing is held while the state file is written.
-	writing sync.Mutex
 	// saved is how the last writing of the state file went; nil before the first.
 	saved atomic.Pointer[FileState]
 	// unwritable is whether a state file is there that cannot be read: it is not written over.

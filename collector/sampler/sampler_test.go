@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -1041,11 +1040,19 @@ func TestEndOfARecordingKeepsItsState(t *testing.T) {
 	d.end = 50
 	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
 		after(10 * time.Second)
-		if hasEnded(s) {
+		ended := func() bool {
+			select {
+			case <-s.shared.Load().loops[0].done:
+				return true
+			default:
+				return false
+			}
+		}
+		if ended() {
 			t.Error("ended after 10 s of 50")
 		}
 		after(time.Hour)
-		if st := s.State(); !hasEnded(s) || !st.Devices[0].Up || st.Devices[0].Judgement.Device.Windows[0].N != 50 {
+		if st := s.State(); !ended() || !st.Devices[0].Up || st.Devices[0].Judgement.Device.Windows[0].N != 50 {
 			t.Errorf("after the end: %+v", st.Devices[0])
 		}
 	})
@@ -1064,10 +1071,4 @@ func TestExitNearCapacityIsCounted(t *testing.T) {
 			t.Errorf("%d exits near the capacity", n)
 		}
 	})
-}
-
-// hasEnded reports whether every GPU of a recording has been read to its end.
-func hasEnded(s *Sampler) bool {
-	loops := s.shared.Load().loops
-	return len(loops) > 0 && !slices.ContainsFunc(loops, func(l *loop) bool { return !l.ended.Load() })
 }

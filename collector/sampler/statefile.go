@@ -31,9 +31,6 @@ var stateFile = savefile.Kind{Name: "state", Version: 1, Most: 64 << 20}
 // secretSize is the length of the secret of a node, in bytes.
 const secretSize = 32
 
-// maxAhead is how far in the future a state file may have been saved: clocks differ by less.
-const maxAhead = time.Minute
-
 // histories is what a state file holds: the detector's memory of all GPUs.
 type histories struct {
 	// BootID is the kernel's. Pids and their start ticks repeat after a reboot,
@@ -93,8 +90,8 @@ func (h *histories) write(path string) error {
 	return stateFile.Write(path, body)
 }
 
-// readHistories reads a state file of before now. One that does not exist is empty.
-func readHistories(path string, now time.Time) (*histories, error) {
+// readHistories reads a state file. One that does not exist is empty.
+func readHistories(path string) (*histories, error) {
 	body, err := stateFile.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &histories{}, nil
@@ -102,18 +99,7 @@ func readHistories(path string, now time.Time) (*histories, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := parseHistories(body)
-	if err == nil && h.ahead(now) {
-		err = fmt.Errorf("state %w: it was saved in the future, at %s", savefile.ErrUnusable, h.Saved.UTC().Format(time.RFC3339))
-	}
-	return h, err
-}
-
-// ahead reports whether anything was saved after now: the clock was set back, and the times of the
-// histories mean nothing.
-func (h *histories) ahead(now time.Time) bool {
-	limit := now.Add(maxAhead)
-	return h.Saved.After(limit) || slices.ContainsFunc(h.Devices, func(d deviceHistory) bool { return d.Saved.After(limit) })
+	return parseHistories(body)
 }
 
 func parseHistories(body []byte) (*histories, error) {
@@ -143,7 +129,7 @@ func (s *Sampler) load() []deviceHistory {
 	logger := log.With(s.cfg.Logger, "file", s.cfg.StateFile)
 	boot, bootErr := bootID(s.cfg.ProcFS)
 	s.boot = boot
-	h, err := readHistories(s.cfg.StateFile, time.Now())
+	h, err := readHistories(s.cfg.StateFile)
 	if err == nil && len(h.Secret) == secretSize {
 		s.secret = h.Secret
 	}
@@ -162,12 +148,8 @@ func (s *Sampler) load() []deviceHistory {
 		kept, failed := savefile.SetAside(s.cfg.StateFile)
 		level.Error(logger).Log("msg", "judging starts anew", "kept_as", kept, "err", errors.Join(err, failed))
 	case len(h.Devices) == 0:
-	case bootErr != nil:
-		level.Error(logger).Log("msg", "judging starts anew: nothing tells whether the state file is of this boot", "err", bootErr)
-	case h.BootID == "":
-		level.Warn(logger).Log("msg", "judging starts anew: the state file does not tell of which boot it is")
-	case h.BootID != boot:
-		level.Info(logger).Log("msg", "judging starts anew: the state file is of another boot")
+	case bootErr != nil || h.BootID != boot:
+		level.Info(logger).Log("msg", "judging starts anew: the state file is of another boot", "err", bootErr)
 	default:
 		level.Info(logger).Log("msg", "going on from the state file", "saved", h.Saved.UTC().Format(time.RFC3339), "gpus", len(h.Devices))
 		return h.Devices
@@ -199,8 +181,6 @@ func (s *Sampler) write() {
 	if s.cfg.StateFile == "" || s.unwritable {
 		return
 	}
-	s.writing.Lock()
-	defer s.writing.Unlock()
 	h := s.histories()
 	if len(h.Devices) == 0 {
 		return // the driver has not answered yet: keep what an earlier exporter left

@@ -110,9 +110,6 @@ func (p *simProcess) runs() uint64 {
 	if p.owner.Pod != "" {
 		program.Image = fmt.Sprintf("registry.example/%s/%s@sha256:%012x", p.owner.Namespace, p.owner.Container, mix(uint64(p.id))>>16)
 	}
-	if p.owner.SlurmJob != "" {
-		program.Job = p.owner.User + "-" + p.owner.SlurmJob
-	}
 	return program.Hash(nil)
 }
 

@@ -29,9 +29,8 @@ const (
 
 // Allotment is a GPU, or an instance of one, that the kubelet has allotted to a container, used or not.
 type Allotment struct {
-	// Device is the name of the device plugin or the DRA driver: a UUID (GPU-UUID, MIG-UUID or, before driver 470,
-	// MIG-GPU-UUID/7/0 by the IDs of the GPU instance and the compute instance), or the number of the device file:
-	// nvidia0, and nvidia0/gi1 for a GPU instance, as in GKE's plugin.
+	// Device is the name of the device plugin or the DRA driver: a UUID (GPU-UUID, MIG-UUID), or the number of the device
+	// file: nvidia0, and nvidia0/gi1 for a GPU instance, as in GKE's plugin.
 	Device string
 	// Namespace, Pod and Container are the kubelet's names.
 	Namespace, Pod, Container string
@@ -130,7 +129,7 @@ const uuidForm = `[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`
 
 var (
 	// uuidDevice is a GPU or an instance, or a replica of one: GPU-UUID::3.
-	uuidDevice = regexp.MustCompile(`^((?:GPU|MIG)-` + uuidForm + `|MIG-GPU-` + uuidForm + `/[0-9]{1,3}/[0-9]{1,3})(?:::.*)?$`)
+	uuidDevice = regexp.MustCompile(`^((?:GPU|MIG)-` + uuidForm + `)(?:::.*)?$`)
 	// fileDevice is one of GKE's plugin, or a replica: nvidia0/gi1/vgpu2.
 	fileDevice = regexp.MustCompile(`^(nvidia[0-9]{1,3}(?:/gi[0-9]{1,3})?)(?:/vgpu[0-9]+)?$`)
 	// claimDevice is a whole GPU of the DRA driver.

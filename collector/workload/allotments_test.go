@@ -124,8 +124,8 @@ func TestAllotments(t *testing.T) {
 		},
 		{
 			name: "MIG",
-			pods: pods{pod("p", plugged("a", "nvidia.com/mig-1g.5gb", migA, migA+"::1"), plugged("b", "nvidia.com/gpu", "MIG-"+uuidA+"/7/0", "MIG-"+uuidA+"/13/0::2"))},
-			want: []string{migA + " ml/p/a", "MIG-" + uuidA + "/13/0 ml/p/b", "MIG-" + uuidA + "/7/0 ml/p/b"},
+			pods: pods{pod("p", plugged("a", "nvidia.com/mig-1g.5gb", migA, migA+"::1"))},
+			want: []string{migA + " ml/p/a"},
 		},
 		{
 			name: "GKE",
@@ -151,7 +151,7 @@ func TestAllotments(t *testing.T) {
 				"p",
 				plugged("network", "nvidia.com/hostdev", "0000:08:00.1"), plugged("IMEX", "nvidia.com/imex-channel", "channel0"),
 				plugged("VM", "nvidia.com/GA102GL_A10", "42"), plugged("file", "nvidia.com/gpu", "nvidia-uvm", "nvidia", "nvidia0x", "nvidia0/gi", "nvidia1234"),
-				plugged("cut", "nvidia.com/gpu", uuidA[:39], "GPU-", "MIG-"+uuidA, "MIG-"+uuidA+"/7", ""), plugged("HAMi", "nvidia.com/gpu", uuidA+"-3"),
+				plugged("cut", "nvidia.com/gpu", uuidA[:39], "GPU-", "MIG-"+uuidA, ""), plugged("HAMi", "nvidia.com/gpu", uuidA+"-3"),
 			)},
 		},
 		{
@@ -210,7 +210,7 @@ func shown(allotments []Allotment) (s []string) {
 func TestAllotmentsAreBounded(t *testing.T) {
 	ids := make([]string, maxAllotments+5)
 	for i := range ids {
-		ids[i] = fmt.Sprintf("MIG-%s/%d/%d", uuidA, i/1000, i%1000)
+		ids[i] = fmt.Sprintf("MIG-%s%04x", migA[4:36], i)
 	}
 	got, err := newAllotments(servePods(t, pod("p", plugged("c", "nvidia.com/gpu", ids...))), true).list(t.Context())
 	if err != nil || len(got) != maxAllotments {
@@ -344,7 +344,7 @@ func TestSocketOfSomethingElse(t *testing.T) {
 
 func FuzzAllottedDevice(f *testing.F) {
 	for _, id := range []string{
-		uuidA, uuidA + "::3", migA, "MIG-" + uuidA + "/7/0", "nvidia0", "nvidia0/gi1", "nvidia0/vgpu2", "nvidia7/gi13/vgpu47",
+		uuidA, uuidA + "::3", migA, "nvidia0", "nvidia0/gi1", "nvidia0/vgpu2", "nvidia7/gi13/vgpu47",
 		"gpu-0", "gpu-0-mig-1g10gb-19-2", uuidA + "-3", "channel0", "::",
 	} {
 		f.Add("nvidia.com/gpu", id)
@@ -353,7 +353,7 @@ func FuzzAllottedDevice(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name, id string) {
 		device := pluginDevice(name, id)
-		if !strings.HasPrefix(id, device) || len(device) > len("MIG-"+uuidA+"/999/999") {
+		if !strings.HasPrefix(id, device) || len(device) > len(uuidA) {
 			t.Errorf("%q is %q", id, device)
 		}
 		if again := pluginDevice(name, device); again != device {

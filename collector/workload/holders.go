@@ -62,7 +62,7 @@ type walks struct {
 type walk struct {
 	first, last time.Duration // since began: the first call that saw it, and the last one that looked at it
 	looked      bool          // until then, last is first
-	postponed   int           // calls in a row that had no budget for it
+	postponed   bool          // the last call had no budget for it
 	start       uint64        // of the process that holds the devices
 	devices     []string
 	unreadable  int // calls in a row
@@ -100,12 +100,12 @@ func (w *walks) isDue(pid uint32, k *walk) bool {
 	young := k.first > 0 && w.now-k.first < youngFor // a process of the first call is not new
 	again := k.unreadable > 0 && k.unreadable <= retries
 	turn := func(at time.Duration) time.Duration { return (at + time.Duration(pid)*time.Second) / oldEvery }
-	return !k.looked || k.postponed > 0 || len(k.devices) > 0 || young || again || turn(w.now) != turn(k.last)
+	return !k.looked || k.postponed || len(k.devices) > 0 || young || again || turn(w.now) != turn(k.last)
 }
 
 // walked notes a look at a process, and whether its files were unreadable.
 func (w *walks) walked(k *walk, unreadable error) {
-	k.last, k.looked, k.postponed = w.now, true, 0
+	k.last, k.looked, k.postponed = w.now, true, false
 	k.unreadable, k.why = k.unreadable+1, unreadable
 	if unreadable == nil {
 		k.unreadable = 0
@@ -156,9 +156,7 @@ func (r *Resolver) Holders(ctx context.Context) ([]Holder, error) {
 	for _, pid := range w.begin(pids, r.asked()) {
 		k := w.known[pid]
 		if w.budget.Spent() {
-			if k.postponed++; k.postponed > 1 {
-				u.Postponed++
-			}
+			k.postponed = true
 			continue
 		}
 		err := r.findDevices(ctx, pid, k)
@@ -236,8 +234,6 @@ type Unseen struct {
 	// Why; there may be others. Why is nil if there is none. Otherwise a device file without a holder may have one.
 	Unreadable uint32
 	Why        error
-	// Postponed is the number of processes that the last two Holders left out, because others have so many open files.
-	Postponed int
 	// Overdue is the number of lookups that should be done by now. Stuck are the processes among them that block their
 	// reader; each is returned once.
 	Overdue int

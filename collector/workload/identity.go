@@ -4,7 +4,6 @@
 package workload
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"regexp"
@@ -17,8 +16,6 @@ import (
 )
 
 const (
-	// maxEnvironment bounds how much of a process's environment is searched.
-	maxEnvironment = 256 << 10
 	// maxParents bounds the processes between a child of multiprocessing and its program: a server that forks, and
 	// children of children.
 	maxParents = 4
@@ -58,12 +55,12 @@ func steadyArguments(args []string) []string {
 func isTitle(arg string) bool { return strings.Contains(arg, " ") || strings.Contains(arg, "::") }
 
 // identify returns the identity of a process's program, without the image. It has no name if another process with this
-// identity could be another program. It holds a hash of the arguments. The error means: try again.
-func (r *Resolver) identify(d procDir, s hostfs.Stat, name string, args []string, slurmJob string) (p gpu.Program, err error) {
+// identity could be another program. It holds a hash of the arguments.
+func (r *Resolver) identify(s hostfs.Stat, name string, args []string) (p gpu.Program) {
 	name, args, child := r.parentProgram(s, name, args)
 	words := steadyArguments(args)
 	if slices.Contains(prompts, name) || interpreterOf(name) != nil && len(words) == 0 {
-		return gpu.Program{}, nil
+		return gpu.Program{}
 	}
 	p.Name = label(name, maxLabel)
 	if child {
@@ -72,10 +69,7 @@ func (r *Resolver) identify(d procDir, s hostfs.Stat, name string, args []string
 	if len(words) > 0 {
 		p.Arguments = hashOf(words)
 	}
-	if slurmJob != "" {
-		p.Job, err = slurmJobName(d)
-	}
-	return p, err
+	return p
 }
 
 // hashOf returns a hash of words, so that no argument is kept while the runtime is asked for the image. The sizes keep
@@ -138,19 +132,4 @@ func (r *Resolver) parent(child hostfs.Stat) (s hostfs.Stat, name string, args [
 	}
 	name, args, err = r.program(d, s)
 	return s, name, args, err == nil && name != ""
-}
-
-// slurmJobName returns the steady part of the name of a process's Slurm job, "" if the exporter may not read it. The error
-// means: try again.
-func slurmJobName(d procDir) (string, error) {
-	b, err := d.read("environ", maxEnvironment)
-	if momentary(err) {
-		return "", err
-	}
-	for entry := range bytes.SplitSeq(b, []byte{0}) {
-		if value, ok := bytes.CutPrefix(entry, []byte("SLURM_JOB_NAME=")); ok {
-			return steady(label(string(value), maxLabel)), nil
-		}
-	}
-	return "", nil
 }

@@ -4,7 +4,6 @@
 package workload
 
 import (
-	"io/fs"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,11 +25,8 @@ func (p process) with(change func(p *process)) process {
 	return p
 }
 
-const slurmGroup = "0::/system.slice/slurmstepd.scope/job_481516/step_0\n"
-
 func TestPrograms(t *testing.T) {
 	base := executing("python3", "python3|train.py|--bs|32|--port|29500")
-	inSlurm := base.with(func(p *process) { p.cgroup = slurmGroup })
 	const spawned = "python3|-c|from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5, pipe_handle=7)|--multiprocessing-fork"
 	const forking = "python3|-c|from multiprocessing.forkserver import main; main(3, 5, ['__main__'], **{'sys_path': ['/srv']})"
 	childOf := func(parent uint32) process {
@@ -54,22 +50,6 @@ func TestPrograms(t *testing.T) {
 		{"no interpreter", executing("gmx", "gmx|mdrun|-s|a"), executing("gmx", "gmx|mdrun|-s|b"), false, nil},
 		{"no arguments", executing("gmx", "gmx"), executing("gmx", "/opt/gmx"), true, nil},
 		{"another rank in a title", executing("python3", "VLLM::Worker_TP0"), executing("python3", "VLLM::Worker_TP1"), false, nil},
-		{
-			"one job", inSlurm, inSlurm, true,
-			func(tr tree) {
-				tr.write("5/environ", "A=SLURM_JOB_NAME=x\x00SLURM_JOB_NAME=nightly-2024-05-01\x00SLURM_JOB_NAME=y\x00")
-				tr.write("6/environ", "SLURM_JOB_NAME=nightly-2024-05-02\x00")
-			},
-		},
-		{
-			"another job", inSlurm, inSlurm, false,
-			func(tr tree) {
-				tr.write("5/environ", "SLURM_JOB_NAME=nightly\x00")
-				tr.write("6/environ", "SLURM_JOB_NAME=hourly\x00")
-			},
-		},
-		{"a job that is not told", inSlurm, base, true, nil},
-		{"no job", base, base, true, func(tr tree) { tr.write("5/environ", "SLURM_JOB_NAME=nightly\x00") }},
 		{"children of a program", childOf(10), childOf(12), false, parents},
 		{"children of two programs", childOf(10), childOf(11), false, parents},
 		{"a child of a child", childOf(10), childOf(13), true, parents},
@@ -120,50 +100,12 @@ func TestNoPrograms(t *testing.T) {
 	}
 }
 
-// The environment may hold secrets: it is read for the name of a Slurm job alone. That it
-// may not be read is no failure.
-func TestEnvironmentIsReadOnlyIfNeeded(t *testing.T) {
-	for name, c := range map[string]struct {
-		cgroup string
-		secret []byte
-		read   bool
-	}{
-		"no Slurm job": {"0::/user.slice\n", []byte{}, false},
-		"no secret":    {slurmGroup, nil, false},
-		"both":         {slurmGroup, []byte{}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tr := newTree(t)
-			id := tr.add(5, executing("gmx", "gmx").with(func(p *process) { p.cgroup = c.cgroup }))
-			tr.write("5/environ", "SLURM_JOB_NAME=x\x00")
-			r := tr.resolver(Config{Secret: c.secret})
-			read := false
-			r.hook(func(name string) error {
-				if name != "environ" {
-					return nil
-				}
-				read = true
-				return &fs.PathError{Op: "openat", Path: name, Err: syscall.EACCES}
-			})
-			o, done := r.lookUp(id)
-			want := uint64(0)
-			if c.secret != nil {
-				want = (&gpu.Program{Name: "gmx"}).Hash(nil)
-			}
-			if read != c.read || !done || o.Runs != want {
-				t.Errorf("read %t, done %t: %+v", read, done, o)
-			}
-		})
-	}
-}
-
 // A lack of file descriptors is no reason to name a process by less than will be known.
 func TestProgramsAreNamedOnce(t *testing.T) {
-	for _, file := range []string{"stat", "exe", "cmdline", "status", "cgroup", "environ"} {
+	for _, file := range []string{"stat", "exe", "cmdline", "status", "cgroup"} {
 		t.Run(file, func(t *testing.T) {
 			tr := newTree(t)
-			id := tr.add(5, executing("gmx", "gmx|mdrun").with(func(p *process) { p.cgroup = slurmGroup }))
-			tr.write("5/environ", "SLURM_JOB_NAME=x\x00")
+			id := tr.add(5, executing("gmx", "gmx|mdrun"))
 			r := tr.resolver(Config{Secret: []byte{}})
 			works := r.failing(file, syscall.EMFILE)
 			if o, done := r.lookUp(id); done || o.Runs != 0 {
@@ -171,7 +113,7 @@ func TestProgramsAreNamedOnce(t *testing.T) {
 			}
 			works()
 			o, done := r.lookUp(id)
-			want := gpu.Program{Name: "gmx", Job: "x", Arguments: hashOf([]string{"mdrun"})}
+			want := gpu.Program{Name: "gmx", Arguments: hashOf([]string{"mdrun"})}
 			if !done || o.Runs != want.Hash(nil) {
 				t.Errorf("done %t: %+v", done, o)
 			}
@@ -228,8 +170,8 @@ func TestArgumentsAreNotKept(t *testing.T) {
 	if r.answers.young[id].program != (gpu.Program{}) || o.Command != "" || o.Runs == 0 {
 		t.Errorf("kept %+v, %+v", r.answers.young[id], o)
 	}
-	if p, err := r.identify(nil, hostfs.Stat{}, "gmx", []string{"gmx", "secretword"}, ""); err != nil || p.Arguments == "" || strings.Contains(p.Arguments, "secretword") {
-		t.Errorf("%+v, %v", p, err)
+	if p := r.identify(hostfs.Stat{}, "gmx", []string{"gmx", "secretword"}); p.Arguments == "" || strings.Contains(p.Arguments, "secretword") {
+		t.Errorf("%+v", p)
 	}
 	if other := mustOwn(tr.resolver(Config{Secret: []byte("another")}), id); other.Runs == o.Runs {
 		t.Error("another secret, the same name")

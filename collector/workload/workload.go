@@ -13,8 +13,7 @@
 //     itself (comm), and the arguments (cmdline). The arguments are read for interpreters, for Config.Command, and with
 //     Config.Secret for every process; then only a keyed hash of them is kept. Where procfs is mounted with hidepid, as by
 //     systemd's ProtectProc=, "anyone" is the group of its gid= option, and hidden processes seem to be gone.
-//   - A debugger may read the program (exe), the open files (fd), and the environment, of which only SLURM_JOB_NAME is
-//     kept, and only with Config.Secret. That is root, CAP_SYS_PTRACE, or the user of the process (ptrace(2), "Ptrace
+//   - A debugger may read the program (exe) and the open files (fd). That is root, CAP_SYS_PTRACE, or the user of the process (ptrace(2), "Ptrace
 //     access mode checking"), unless the process made itself undumpable. Unseen reports what Holders misses without it.
 //   - Root may read the passwd(5) of the host's first process, for the names of users. Without that right it is
 //     /etc/passwd, unless the exporter runs in a container, which has other users. Directories such as LDAP are not asked.
@@ -203,8 +202,8 @@ func (r *Resolver) Await(ctx context.Context, id gpu.ProcessID) (owner *gpu.Owne
 }
 
 // lookUp finds the owner of process id, for Owner. It reads a few files of procfs the first time and none later. It reads
-// the arguments and the environment, for which the kernel may wait for a lock of the process, only if the name,
-// Config.Command or Config.Secret needs them.
+// the arguments, for which the kernel may wait for a lock of the process, only if the name, Config.Command or
+// Config.Secret needs them.
 func (r *Resolver) lookUp(id gpu.ProcessID) (owner *gpu.Owner, done bool) {
 	known := r.recall(id)
 	if known.done {
@@ -320,8 +319,7 @@ func (r *Resolver) read(d procDir, s hostfs.Stat) (o gpu.Owner, whole bool, prog
 	p := hostfs.ParseCgroup(string(b))
 	o.ContainerID, o.SlurmJob = p.Container, p.SlurmJob
 	if r.cfg.Secret != nil && o.Process != "" {
-		program, err = r.identify(d, s, name, args, p.SlurmJob)
-		check(err)
+		program = r.identify(s, name, args)
 	}
 	return o, whole, program
 }

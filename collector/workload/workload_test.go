@@ -540,41 +540,6 @@ func FuzzLabel(f *testing.F) {
 	})
 }
 
-// A second of a busy host: 2,000 processes, of which each round replaces a tenth.
-func BenchmarkChurn(b *testing.B) {
-	const processes = 2000
-	tr := newTree(b)
-	ids := make([]gpu.ProcessID, processes)
-	for i := range ids {
-		ids[i] = tr.add(uint32(i+10), process{
-			comm: "python3", start: 1, exe: "/usr/bin/python3", args: []string{"python3", "train.py"}, uid: 1000,
-			cgroup: "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-" + idA + ".scope\n",
-		})
-	}
-	r := tr.resolver(Config{})
-	for _, id := range ids {
-		r.lookUp(id)
-	}
-	b.ReportAllocs()
-	b.ResetTimer()
-	for round := 0; b.Loop(); round++ {
-		for i := range ids {
-			if (i+round)%10 == 0 {
-				// Another start is as much work as another process; only the first
-				// file of it is written anew here.
-				b.StopTimer()
-				ids[i].Start++
-				tr.write(fmt.Sprintf("%d/stat", ids[i].PID), fmt.Sprintf("1234 (python3) S 77 1234 77 0 -1 4194304 1000 0 3 0 250 150 9 9 20 0 8 0 %d 123456789 4321", ids[i].Start))
-				b.StartTimer()
-			}
-			if o, done := r.lookUp(ids[i]); !done || o.Process != "train.py" {
-				b.Fatalf("%+v", o)
-			}
-		}
-	}
-	b.ReportMetric(float64(len(r.answers.young)+len(r.answers.old)), "kept")
-}
-
 // The pod of a process comes from the runtime, a moment later. Until then the rest is known, and procfs is not read again.
 func TestOwnerInAPod(t *testing.T) {
 	tr := newTree(t)

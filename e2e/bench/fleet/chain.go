@@ -67,11 +67,8 @@ func (w *world) runs(process string) uint64 {
 	if process != "ipykernel_launcher" {
 		p.Arguments = fmt.Sprintf("--config=%d --batch=%g", w.owners, w.life.Batch)
 	}
-	switch w.style {
-	case kubernetes, docker:
+	if w.style == kubernetes || w.style == docker {
 		p.Image = fmt.Sprintf("registry.example/%s@sha256:%d", process, w.life.Version)
-	case slurm:
-		p.Job = "job-" + process
 	}
 	return p.Hash(nil)
 }
