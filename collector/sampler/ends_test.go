@@ -7,7 +7,7 @@ import (
 	"bytes"
 	"context"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,14 +15,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
-
-// containerEnds answers how containers have ended.
-type containerEnds struct {
-	owners
-	mu      sync.Mutex
-	answers []end // one after the other, the last one for ever
-	asked   int
-}
 
 // end is how a container has ended.
 type end int
@@ -33,20 +25,18 @@ const (
 	badly
 )
 
-func (*containerEnds) Owner(gpu.ProcessID) (*gpu.Owner, bool) {
-	return &gpu.Owner{Process: "train.py", ContainerID: "c1", Runs: 1}, true
-}
-
-func (c *containerEnds) Await(_ context.Context, id gpu.ProcessID) (*gpu.Owner, bool) {
-	return c.Owner(id)
-}
-
-func (c *containerEnds) Ended(context.Context, string) (isWell, known bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.answers[min(c.asked, len(c.answers)-1)]
-	c.asked++
-	return e == well, e != unknown
+// containerEnds are owners of one container. The answers come one after the other, the last one for ever.
+func containerEnds(answers ...end) (o *owners, asked *atomic.Int32) {
+	asked = new(atomic.Int32)
+	return &owners{
+		owner: func(gpu.ProcessID) (*gpu.Owner, bool) {
+			return &gpu.Owner{Process: "train.py", ContainerID: "c1", Runs: 1}, true
+		},
+		ended: func() (isWell, known bool) {
+			e := answers[min(int(asked.Add(1)), len(answers))-1]
+			return e == well, e != unknown
+		},
+	}, asked
 }
 
 // leaves is a GPU that a process fills, and leaves after so many seconds: whether what it held was given back is told by how it ended.
@@ -96,14 +86,14 @@ func TestEnds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				owners := &containerEnds{answers: c.answers}
+				owners, asked := containerEnds(c.answers...)
 				e := newEnds(endedIn(t, 7, at), owners)
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := inBackground(ctx, e.run)
 				e.add(c.runs, c.container, at)
 				after(5 * time.Minute)
-				if owners.asked != c.asked {
-					t.Errorf("%d questions, want %d", owners.asked, c.asked)
+				if n := int(asked.Load()); n != c.asked {
+					t.Errorf("%d questions, want %d", n, c.asked)
 				}
 				cancel()
 				<-ended
@@ -137,7 +127,7 @@ func endedIn(t *testing.T, runs detector.Program, at time.Duration) *detector.He
 // A node may lose many processes at once. What is too much stays unknown, and blocks nobody.
 func TestEndsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		owners := &containerEnds{answers: []end{badly}}
+		owners, asked := containerEnds(badly)
 		e := newEnds(detector.NewHeights(), owners)
 		for i := range 3 * maxEnds {
 			e.add(1, strconv.Itoa(i), 0)
@@ -149,13 +139,13 @@ func TestEndsAreBounded(t *testing.T) {
 			e.add(1, strconv.Itoa(i), 0)
 		}
 		after(firstAsked + time.Second)
-		if owners.asked != maxEnds {
-			t.Errorf("%d containers were asked for", owners.asked)
+		if n := asked.Load(); n != maxEnds {
+			t.Errorf("%d containers were asked for", n)
 		}
 		cancel()
 		<-ended
 	})
-	e := newEnds(detector.NewHeights(), &containerEnds{})
+	e := newEnds(detector.NewHeights(), &owners{})
 	if n := testing.AllocsPerRun(1000, func() { e.add(1, "c1", 1) }); n > 0 {
 		t.Errorf("%g allocations", n)
 	}
@@ -173,13 +163,13 @@ func TestEndOfAProcess(t *testing.T) {
 		"badly":          {leaves(lasts), []end{unknown, badly}, false},
 		"of an instance": {inInstance(leaves(lasts)), []end{unknown, well}, true},
 	} {
-		owners := &containerEnds{answers: c.answers}
+		owners, asked := containerEnds(c.answers...)
 		runSampler(t, &scriptSource{devices: []gpu.Device{c.device}}, func(c *Config) { c.Owners = owners }, func(s *Sampler, _ *lines) {
 			after((lasts + 3) * time.Second)
 			before := s.heights.Save()
 			after(60 * time.Second)
-			if taught := !bytes.Equal(s.heights.Save(), before); taught != c.taught || owners.asked != 2 {
-				t.Errorf("%s: taught %t, asked %d times", name, taught, owners.asked)
+			if taught := !bytes.Equal(s.heights.Save(), before); taught != c.taught || asked.Load() != 2 {
+				t.Errorf("%s: taught %t, asked %d times", name, taught, asked.Load())
 			}
 		})
 	}

@@ -4,7 +4,6 @@
 package sampler
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"slices"
@@ -64,83 +63,41 @@ func jobsOn(gpu string, ids ...string) workload.Jobs {
 	return workload.Jobs{gpu: {IDs: ids}}
 }
 
-// system is owners of which a test says what goes wrong.
-type system struct {
-	owners
-	trouble atomic.Pointer[error]
-	jobs    atomic.Pointer[workload.Jobs]
-}
-
-func (s *system) failure() error {
-	if e := s.trouble.Load(); e != nil {
-		return *e
-	}
-	return nil
-}
-
-func (s *system) Allotments(context.Context) ([]Allotment, error) {
-	if err := s.failure(); err != nil {
-		return nil, err
-	}
-	return []Allotment{{Device: "GPU-0", Namespace: "ml", Pod: "idle-0", Container: "main"}}, nil
-}
-
-func (s *system) Jobs() (workload.Jobs, error) {
-	if j := s.jobs.Load(); j != nil {
-		return *j, s.failure()
-	}
-	return nil, nil
+// workloadWell reports whether the collector workload has succeeded.
+func workloadWell(s *Sampler) bool {
+	return slices.ContainsFunc(s.State().Collectors, func(f FamilyState) bool { return f.Name == "workload" && f.Success })
 }
 
 // What the system does not tell is said once when it begins and once when it ends,
 // and shown by a metric as long as it lasts.
 func TestTroubleIsSaidOnce(t *testing.T) {
-	o := &system{owners: owners{asked: map[uint32]int{}}}
-	d := newGPU(0, flat(5<<30))
-	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, out *lines) {
-		told := func() (success bool, allotted int) {
-			st := s.State()
-			i := slices.IndexFunc(st.Collectors, func(f FamilyState) bool { return f.Name == "workload" })
-			return i >= 0 && st.Collectors[i].Success, len(st.Devices[0].Allotments)
+	var trouble atomic.Bool
+	o := &owners{allotments: func() ([]Allotment, error) {
+		if trouble.Load() {
+			return nil, errors.New("the socket is root's")
 		}
-		after(20 * time.Second)
-		if ok, n := told(); !ok || n != 1 {
-			t.Errorf("success %v, %d allotments", ok, n)
+		return []Allotment{{Device: "GPU-0", Namespace: "ml", Pod: "idle-0", Container: "main"}}, nil
+	}}
+	runSampler(t, &scriptSource{devices: []gpu.Device{newGPU(0, flat(5<<30))}}, func(c *Config) { c.Owners = o }, func(s *Sampler, out *lines) {
+		for _, bad := range []bool{false, true, false} {
+			trouble.Store(bad)
+			after(5 * time.Minute)
+			if n := len(s.State().Devices[0].Allotments); workloadWell(s) == bad || (n == 0) != bad {
+				t.Errorf("in trouble: %t; success %t, %d allotments", bad, workloadWell(s), n)
+			}
 		}
-		trouble := errors.New("the socket is root's")
-		o.trouble.Store(&trouble)
-		after(5 * time.Minute)
-		if ok, n := told(); ok || n != 0 {
-			t.Errorf("in trouble: success %v, %d allotments", ok, n)
-		}
-		o.trouble.Store(nil)
-		after(time.Minute)
-		if ok, n := told(); !ok || n != 1 {
-			t.Errorf("afterwards: success %v, %d allotments", ok, n)
-		}
-		if n := out.count("the socket is root's"); n != 1 {
-			t.Errorf("said %d times", n)
-		}
-		if n := out.count("it works again"); n != 1 {
-			t.Errorf("its end was said %d times", n)
+		for _, part := range []string{"the socket is root's", "it works again"} {
+			if n := out.count(part); n != 1 {
+				t.Errorf("%q was said %d times", part, n)
+			}
 		}
 	})
 }
 
-// hidden is a system whose open files may not be seen.
-type hidden struct {
-	system
-	pid atomic.Uint32
-}
-
-// Unseen names another process each time.
-func (h *hidden) Unseen() workload.Unseen {
-	return workload.Unseen{Unreadable: h.pid.Add(1), Why: fs.ErrPermission}
-}
-
-// A right that is missing is said once, with what to do, and is no failure.
+// A right that is missing is said once, with what to do, and is no failure: though another process is named each time.
 func TestWhatIsHiddenIsSaidOnce(t *testing.T) {
-	o := &hidden{system: system{owners: owners{asked: map[uint32]int{}}}}
+	var pid atomic.Uint32
+	o := &owners{unseen: func() workload.Unseen { return workload.Unseen{Unreadable: pid.Add(1), Why: fs.ErrPermission} }}
 	unresolved := process(5, 1)
 	unresolved.ID.Start = 0
 	d := newGPU(0, flat(5<<30, unresolved))
@@ -150,57 +107,45 @@ func TestWhatIsHiddenIsSaidOnce(t *testing.T) {
 			t.Error("a process that was not found once is said")
 		}
 		after(5 * time.Minute)
-		for _, part := range []string{"cannot look up whose some processes on the GPUs are", "hostPID: true", "permission denied: gpu_process_device_open leaves out such processes", "docs/operating.md"} {
-			if n := out.count(part); n != 1 {
+		for part, want := range map[string]int{
+			"cannot look up whose some processes on the GPUs are": 1, "hostPID: true": 1, "permission denied: gpu_process_device_open leaves out such processes": 1, "docs/operating.md": 1,
+			"CAP_": 0, // it may have that right: root with all rights was told so of the first process of a virtual machine
+		} {
+			if n := out.count(part); n != want {
 				t.Errorf("%q was said %d times", part, n)
 			}
 		}
-		if n := out.count("CAP_"); n != 0 {
-			t.Error("a right is blamed that the exporter may have: root with all rights was told so of the first process of a virtual machine")
-		}
-		st := s.State()
-		if i := slices.IndexFunc(st.Collectors, func(f FamilyState) bool { return f.Name == "workload" }); i < 0 || !st.Collectors[i].Success {
-			t.Errorf("collectors %+v", st.Collectors)
+		if !workloadWell(s) {
+			t.Errorf("collectors %+v", s.State().Collectors)
 		}
 	})
 }
 
-// busy is a system on which some processes keep whoever looks them up waiting for a minute.
-type busy struct {
-	system
-	said bool
-}
-
-func (b *busy) Unseen() workload.Unseen {
-	if time.Since(bubbleStart) > time.Minute {
-		return workload.Unseen{}
-	}
-	u := workload.Unseen{Overdue: 3}
-	if !b.said {
-		u.Stuck = []gpu.ProcessID{{PID: 4711, Start: 1}, {PID: 4712, Start: 1}}
-	}
-	b.said = true
-	return u
-}
-
-// Processes that are stuck are named once and counted while they are.
+// Processes that keep whoever looks them up waiting are named once, and counted while they do.
 func TestStuckProcessesAreSaid(t *testing.T) {
-	o := &busy{system: system{owners: owners{asked: map[uint32]int{}}}}
+	var asked atomic.Int32
+	o := &owners{unseen: func() (u workload.Unseen) {
+		n := asked.Add(1)
+		if n == 1 {
+			u.Stuck = []gpu.ProcessID{{PID: 4711, Start: 1}, {PID: 4712, Start: 1}}
+		}
+		if n < 5 {
+			u.Overdue = 3
+		}
+		return u
+	}}
 	d := newGPU(0, flat(5<<30, process(1, 1)))
 	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, out *lines) {
-		workloadWell := func() bool {
-			return slices.ContainsFunc(s.State().Collectors, func(f FamilyState) bool { return f.Name == "workload" && f.Success })
-		}
 		after(50 * time.Second)
-		if n := s.State().Unresolved; n != 3 || workloadWell() {
-			t.Errorf("%d are not resolved, workload is well: %t", n, workloadWell())
+		if n := s.State().Unresolved; n != 3 || workloadWell(s) {
+			t.Errorf("%d are not resolved, workload is well: %t", n, workloadWell(s))
 		}
 		after(5 * time.Minute)
-		if n := s.State().Unresolved; n != 0 || !workloadWell() {
-			t.Errorf("afterwards %d are not resolved, workload is well: %t", n, workloadWell())
+		if n := s.State().Unresolved; n != 0 || !workloadWell(s) {
+			t.Errorf("afterwards %d are not resolved, workload is well: %t", n, workloadWell(s))
 		}
-		for part, want := range map[string]int{"pid=4711": 1, "pid=4712": 1} {
-			if n := out.count(part); n != want {
+		for _, part := range []string{"pid=4711", "pid=4712"} {
+			if n := out.count(part); n != 1 {
 				t.Errorf("%q was said %d times", part, n)
 			}
 		}
@@ -221,10 +166,9 @@ func TestJobsThatAreWrittenDown(t *testing.T) {
 		"nobody tells it": {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &system{owners: owners{asked: map[uint32]int{}}}
-			if c.jobs != nil {
-				o.jobs.Store(&c.jobs)
-			}
+			var jobs atomic.Pointer[workload.Jobs]
+			jobs.Store(&c.jobs)
+			o := &owners{jobs: func() (workload.Jobs, error) { return *jobs.Load(), nil }}
 			d := newGPU(0, flat(5<<30, process(1, 1<<30)))
 			runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, _ *lines) {
 				after(20 * time.Second)
@@ -234,9 +178,7 @@ func TestJobsThatAreWrittenDown(t *testing.T) {
 				}
 				first := ps[0].Owner
 				later := jobsOn("0", "99")
-				if c.jobs != nil {
-					o.jobs.Store(&later)
-				}
+				jobs.Store(&later)
 				after(time.Minute)
 				if p := s.State().Devices[0].Processes[0]; p.Owner != first {
 					t.Errorf("its owner became %+v", p.Owner)
@@ -246,73 +188,52 @@ func TestJobsThatAreWrittenDown(t *testing.T) {
 	}
 }
 
-// slowJobs is a batch system whose directory answers when it likes, and owners that
-// know the pod late.
-type slowJobs struct {
-	system
-	until time.Duration // of the bubble: the directory cannot be read
-	hangs time.Duration // then it hangs until
-	known time.Duration // when the pod is known
-}
-
-func (s *slowJobs) Jobs() (workload.Jobs, error) {
-	at := time.Since(bubbleStart)
-	if at < s.until {
-		return nil, errors.New("stale file handle")
-	}
-	if at < s.hangs {
-		time.Sleep(s.hangs - at)
-	}
-	return s.system.Jobs()
-}
-
-func (s *slowJobs) Owner(gpu.ProcessID) (*gpu.Owner, bool) {
-	if time.Since(bubbleStart) < s.known {
-		return &gpu.Owner{Process: "p"}, false
-	}
-	return &gpu.Owner{Process: "p", Pod: "pod"}, true
-}
-
 // A job is never taken from a reading that failed, or that is older than the
 // process; it changes at most once, from unknown to known, however late the pod is.
 func TestJobsThatComeLate(t *testing.T) {
 	for name, c := range map[string]struct {
-		slow       *slowJobs
-		early      string        // 20 s after the process came
-		change     time.Duration // when another job runs on the GPU, from the start on
-		late       string        // after 10 minutes
-		sick, well time.Duration // when the collector must have failed, and succeeded again
+		until, hangs time.Duration // until then the directory cannot be read, and then it hangs until
+		known        time.Duration // when the pod is known
+		early        string        // 20 s after the process came
+		change       time.Duration // when another job runs on the GPU, from the start on
+		late         string        // after 10 minutes
+		sick, well   time.Duration // when the collector must have failed, and succeeded again
 	}{
-		"at once":                       {slow: &slowJobs{}, early: "77/pod", change: time.Minute, late: "77/pod"},
-		"the pod comes late":            {slow: &slowJobs{known: 5 * time.Minute}, early: "77/", change: time.Minute, late: "77/pod"},
-		"the directory is away":         {slow: &slowJobs{until: 2 * time.Minute}, early: "/pod", change: time.Hour, late: "77/pod", sick: time.Minute, well: 5 * time.Minute},
-		"it hangs":                      {slow: &slowJobs{hangs: 2 * time.Minute}, early: "/pod", change: time.Hour, late: "77/pod", sick: time.Minute, well: 5 * time.Minute},
-		"another job comes meanwhile":   {slow: &slowJobs{until: 2 * time.Minute}, early: "/pod", change: time.Minute, late: "78/pod"},
-		"both late, the job comes last": {slow: &slowJobs{until: 3 * time.Minute, known: time.Minute}, early: "/", change: time.Hour, late: "77/pod"},
+		"at once":                       {early: "77/pod", change: time.Minute, late: "77/pod"},
+		"the pod comes late":            {known: 5 * time.Minute, early: "77/", change: time.Minute, late: "77/pod"},
+		"the directory is away":         {until: 2 * time.Minute, early: "/pod", change: time.Hour, late: "77/pod", sick: time.Minute, well: 5 * time.Minute},
+		"it hangs":                      {hangs: 2 * time.Minute, early: "/pod", change: time.Hour, late: "77/pod", sick: time.Minute, well: 5 * time.Minute},
+		"another job comes meanwhile":   {until: 2 * time.Minute, early: "/pod", change: time.Minute, late: "78/pod"},
+		"both late, the job comes last": {until: 3 * time.Minute, known: time.Minute, early: "/", change: time.Hour, late: "77/pod"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := c.slow
-			o.owners = owners{asked: map[uint32]int{}}
-			jobs := jobsOn("0", "77")
-			o.jobs.Store(&jobs)
+			o := &owners{}
+			o.jobs = func() (workload.Jobs, error) {
+				at := time.Since(bubbleStart)
+				if at < c.until {
+					return nil, errors.New("stale file handle")
+				}
+				time.Sleep(c.hangs - at)
+				if time.Since(bubbleStart) >= c.change {
+					return jobsOn("0", "78"), nil
+				}
+				return jobsOn("0", "77"), nil
+			}
+			o.owner = func(gpu.ProcessID) (*gpu.Owner, bool) {
+				if time.Since(bubbleStart) < c.known {
+					return &gpu.Owner{Process: "p"}, false
+				}
+				return &gpu.Owner{Process: "p", Pod: "pod"}, true
+			}
 			d := newGPU(0, flat(5<<30, process(1, 1<<30)))
 			runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, _ *lines) {
 				var seen []string
 				for range 600 {
 					after(time.Second)
-					at := time.Since(bubbleStart)
-					if at >= c.change {
-						jobs := jobsOn("0", "78")
-						o.jobs.Store(&jobs)
+					if at := time.Since(bubbleStart); c.sick > 0 && (at == c.sick || at == c.well) && workloadWell(s) != (at == c.well) {
+						t.Errorf("after %s: success %t", at, workloadWell(s))
 					}
-					st := s.State()
-					if c.sick > 0 && (at == c.sick || at == c.well) {
-						i := slices.IndexFunc(st.Collectors, func(f FamilyState) bool { return f.Name == "workload" })
-						if ok := i >= 0 && st.Collectors[i].Success; ok != (at == c.well) {
-							t.Errorf("after %s: success %v", at, ok)
-						}
-					}
-					if ps := st.Devices[0].Processes; len(ps) == 1 {
+					if ps := s.State().Devices[0].Processes; len(ps) == 1 {
 						seen = append(seen, ps[0].Owner.SlurmJob+"/"+ps[0].Owner.Pod)
 					}
 				}

@@ -149,7 +149,8 @@ func TestRulesTakeEffect(t *testing.T) {
 func TestRulesAreAskedAgainForALateOwner(t *testing.T) {
 	d := newGPU(0, flat(1<<30, process(2, 1<<30))) // its pod is known after 20 questions
 	a := &asking{cfg: func(labels map[string]string, c *detector.Config) { c.Mute = labels["pod"] != "" }}
-	change := func(c *Config) { c.Resolve, c.Owners = a.resolve, &owners{asked: map[uint32]int{}} }
+	o, _ := latePods(map[uint32]int{2: 20})
+	change := func(c *Config) { c.Resolve, c.Owners = a.resolve, o }
 	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, change, func(s *Sampler, _ *lines) {
 		after(15 * time.Second)
 		if got := a.all(); !slices.Contains(got, "gpu=0 pid=2 process=p2 scope=process uuid=GPU-0") {

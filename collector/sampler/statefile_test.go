@@ -417,21 +417,6 @@ func TestHistoryOfAGPUThatStaysAway(t *testing.T) {
 	}
 }
 
-// A domain that cannot be restored costs its GPU's history and nothing else.
-func TestStateFileWithAStrangeDomain(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "state")
-	h := histories{BootID: "a", Devices: []deviceHistory{{UUID: "GPU-0", Domain: []byte{1, 2, 3}}}}
-	if err := h.write(file); err != nil {
-		t.Fatal(err)
-	}
-	runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, withState(t, file, "a"), func(s *Sampler, out *lines) {
-		after(20 * time.Second)
-		if d := s.State().Devices[0]; !d.Up || d.Judgement.Device.Windows[0].N < 15 || out.count("judging starts anew") != 1 {
-			t.Errorf("GPU %+v", d)
-		}
-	})
-}
-
 // 250 files that are damaged, or forged with the right checksum: none keeps the exporter from
 // reading its GPU.
 func TestDamagedStateFiles(t *testing.T) {
@@ -486,31 +471,11 @@ func TestDamagedStateFiles(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := inBackground(ctx, s.Run)
 			after(3 * time.Second)
-			if st := s.State(); len(st.Devices) != 1 || !st.Devices[0].Up {
+			if st := s.State(); len(st.Devices) != 1 || !st.Devices[0].Up || st.Devices[0].Judgement.Device.Windows[0].N == 0 {
 				t.Errorf("seed %d: %+v", seed, st.Devices)
 			}
 			cancel()
 			<-done
-		}
-	})
-}
-
-func FuzzStateFile(f *testing.F) {
-	file := filepath.Join(f.TempDir(), "state")
-	h := histories{BootID: "a", Devices: []deviceHistory{{UUID: "GPU-0", Domain: []byte{1}, Instances: []instanceHistory{{ID: 1}}}}}
-	if err := h.write(file); err != nil {
-		f.Fatal(err)
-	}
-	good, err := stateFile.Read(file)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(good)
-	f.Add([]byte("{}"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		h, err := parseHistories(b)
-		if (h == nil) == (err == nil) {
-			t.Errorf("%v and %v", h, err)
 		}
 	})
 }
@@ -591,19 +556,11 @@ func TestHeightsOutliveARestart(t *testing.T) {
 	}
 }
 
-// namedOwners note what they are to make names with.
-type namedOwners struct {
-	owners
-	secret []byte
-}
-
-func (o *namedOwners) NameWith(secret []byte) { o.secret = secret }
-
 // A program has the same name after a restart and after a reboot, and another one on each node.
 func TestSecretOutlivesARestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	secret := func(path, boot string) string {
-		o := &namedOwners{owners: owners{asked: map[uint32]int{}}}
+		o := &owners{}
 		state := withState(t, path, boot)
 		runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, func(c *Config) { state(c); c.Owners = o }, func(*Sampler, *lines) { after(20 * time.Second) })
 		return string(o.secret)
