@@ -4,9 +4,8 @@
 // Package collector shows Prometheus what was read last. A scrape turns one State into series: it calls no driver, takes
 // no lock and cannot fail.
 //
-// The series are grouped in families, one a file and a flag. A family is a table
-// with one row for each metric: its name, its help and how to read it from the
-// State.
+// The series are grouped in families, one a file and a flag. A family is a table with one row for each metric: its name, its
+// help and how to read it from the State.
 package collector
 
 import (
@@ -24,11 +23,9 @@ import (
 
 // Options choose what a Collector exports.
 type Options struct {
-	// Enabled switches families on and off by name; those it does not name are as
-	// Families says.
+	// Enabled switches families on and off by name; those it does not name are as Families says.
 	Enabled map[string]bool
-	// ProcessCommand adds the label command to gpu_process_info: the arguments of
-	// each process, which may hold secrets.
+	// ProcessCommand adds the label command to gpu_process_info: the arguments of each process, which may hold secrets.
 	ProcessCommand bool
 	// ProcessDetail says which processes have all of their series, and which GPUs of a fleet; empty is DetailAll.
 	ProcessDetail Detail
@@ -48,9 +45,8 @@ type Collector struct {
 	rows    []row // ordered by name
 }
 
-// New returns a Collector that exports what state returns. state must not block,
-// and nobody may change what it returned. A family that does not exist, or that
-// cannot be switched off, is an error.
+// New returns a Collector that exports what state returns. state must not block, and nobody may change what it returned. A
+// family that does not exist, or that cannot be switched off, is an error.
 func New(state func() *sampler.State, o Options) (*Collector, error) {
 	if state == nil {
 		return nil, errors.New("collector: no state to export")

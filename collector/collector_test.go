@@ -48,8 +48,7 @@ func newCollector(t testing.TB, s *sampler.State, o Options) *Collector {
 	return c
 }
 
-// gather returns what c exposes by metric name. The registry is pedantic: it
-// refuses series that Describe did not announce.
+// gather returns what c exposes by metric name. The registry is pedantic: it refuses series that Describe did not announce.
 func gather(t testing.TB, c prometheus.Collector) map[string]*dto.MetricFamily {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
@@ -302,8 +301,7 @@ func TestVerdictNotYet(t *testing.T) {
 	}
 }
 
-// TestDuplicates gathers a State in which everything stands twice, as no State
-// should be: a scrape does not fail for it.
+// TestDuplicates gathers a State in which everything stands twice, as no State should be: a scrape does not fail for it.
 func TestDuplicates(t *testing.T) {
 	once, twice := fixture(), fixture()
 	for _, d := range twice.Devices {
@@ -449,8 +447,7 @@ func walk(v reflect.Value, path string, filled map[string]bool) {
 	}
 }
 
-// TestCollectConcurrently scrapes from many sides at once, while the State
-// changes. It is for the race detector.
+// TestCollectConcurrently scrapes from many sides at once, while the State changes. It is for the race detector.
 func TestCollectConcurrently(t *testing.T) {
 	states := []*sampler.State{fixture(), {DriverReason: sampler.ReasonStarting}}
 	var mu sync.Mutex
@@ -485,8 +482,7 @@ func TestCollectConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// crowd returns a State of that many full GPUs and processes on each, none of
-// which leaks: the everyday scrape.
+// crowd returns a State of that many full GPUs and processes on each, none of which leaks: the everyday scrape.
 func crowd(gpus, processes int) *sampler.State {
 	s := fixture()
 	s.Devices, s.DeviceHolders = nil, nil

@@ -232,9 +232,8 @@ func whileLeak(get func(*detector.Verdict) optional) func(*detector.Verdict, *em
 	}
 }
 
-// verdictMetrics returns the metrics of one scope, one a row. words replace
-// those in braces in the help. of returns the verdict on a subject,
-// nil if there is none.
+// verdictMetrics returns the metrics of one scope, one a row. words replace those in braces in the help. of returns the
+// verdict on a subject, nil if there is none.
 func verdictMetrics[T subject](prefix string, words map[string]string, of func(*T) *detector.Verdict) []metric {
 	metrics := make([]metric, len(verdictRows))
 	for i, r := range verdictRows {

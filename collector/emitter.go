@@ -21,8 +21,7 @@ type emitter struct {
 	to  sink
 	row *row
 	of  *entity
-	// seen are the row's own labels that were emitted for this entity, one list of
-	// values after another.
+	// seen are the row's own labels that were emitted for this entity, one list of values after another.
 	seen []string
 	// slab holds values of labels to hand out, so that not each is an allocation.
 	slab []string
@@ -32,8 +31,7 @@ type emitter struct {
 
 // sink takes series: those of one row after those of another, in the order of their names.
 type sink interface {
-	// put takes a series of an entity. own are the values of the row's own labels, which
-	// belong to the sink.
+	// put takes a series of an entity. own are the values of the row's own labels, which belong to the sink.
 	put(r *row, of *entity, v float64, own []string)
 	// end ends a row.
 	end(r *row)
@@ -56,8 +54,7 @@ func (e *emitter) windowName(span time.Duration) string {
 type row struct {
 	metric
 	desc *prometheus.Desc
-	// order gives, for each label of a series by name, its position among the
-	// scope's labels followed by the row's own.
+	// order gives, for each label of a series by name, its position among the scope's labels followed by the row's own.
 	order []int
 	// names are those labels.
 	names []string
@@ -88,8 +85,7 @@ func newRow(m metric, s *scopes, o Options) (row, error) {
 	}, nil
 }
 
-// sortedOrder returns the positions of labels in the order of their names, as
-// client_golang wants them.
+// sortedOrder returns the positions of labels in the order of their names, as client_golang wants them.
 func sortedOrder(labels []string) []int {
 	order := make([]int, len(labels))
 	for i := range order {
@@ -119,10 +115,9 @@ func (e *emitter) maybe(o optional, labels ...string) {
 	}
 }
 
-// emit emits one series of the current row and entity. labels are the values of
-// the row's own labels; what stands beyond them belongs to a label that is not
-// wanted. NaN is not exported: it would stand for a value that is not known,
-// which has no series. Neither is a second series of the same labels.
+// emit emits one series of the current row and entity. labels are the values of the row's own labels; what stands beyond
+// them belongs to a label that is not wanted. NaN is not exported: it would stand for a value that is not known, which has
+// no series. Neither is a second series of the same labels.
 func (e *emitter) emit(v float64, labels ...string) {
 	if math.IsNaN(v) {
 		return

@@ -82,8 +82,7 @@ var _ = register(family{name: "exporter", always: true, metrics: []metric{
 		"Seconds since a call into the driver's library was entered that has not returned, from a second on; the longest by function. A hung call shows while it hangs.",
 		[]string{"gpu", "uuid", "call"},
 		func(s *sampler.State, e *emitter) {
-			// They are ordered by age, so of several calls of one function the
-			// oldest is the one that gets the series.
+			// They are ordered by age, so of several calls of one function the oldest is the one that gets the series.
 			for _, c := range s.Calls.InFlight {
 				if age := s.Time.Sub(c.Since); age >= minInFlight {
 					e.emit(age.Seconds(), indexOf(s, c.UUID), c.UUID, c.Call)
@@ -135,9 +134,8 @@ func succeededAt(f *sampler.FileState) optional {
 	return timestamp(f.Time)
 }
 
-// minInFlight is how long a call must have taken to be shown in flight. The wait
-// for events is nearly always in flight for less, and other calls are now and
-// then: their series would come and go with the scrapes.
+// minInFlight is how long a call must have taken to be shown in flight. The wait for events is nearly always in flight for
+// less, and other calls are now and then: their series would come and go with the scrapes.
 const minInFlight = time.Second
 
 func devicesUp(s *sampler.State) (n int) {
@@ -149,8 +147,7 @@ func devicesUp(s *sampler.State) (n int) {
 	return n
 }
 
-// indexOf returns the index of the GPU of that UUID as a label value; empty if
-// there is none.
+// indexOf returns the index of the GPU of that UUID as a label value; empty if there is none.
 func indexOf(s *sampler.State, uuid string) string {
 	for _, d := range s.Devices {
 		if uuid != "" && d.Info.UUID == uuid {

@@ -15,8 +15,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// family is a group of metrics that is switched on and off as one. Its name is
-// that of its file and of its flag.
+// family is a group of metrics that is switched on and off as one. Its name is that of its file and of its flag.
 type family struct {
 	name    string
 	enabled bool // by default
@@ -24,8 +23,7 @@ type family struct {
 	metrics []metric
 }
 
-// metric is one row of a family's table: a name and how its series are read from
-// a State.
+// metric is one row of a family's table: a name and how its series are read from a State.
 type metric struct {
 	name, help string
 	kind       prometheus.ValueType
@@ -41,8 +39,7 @@ type metric struct {
 	collect func(x any, e *emitter)
 }
 
-// scope is what the series of a metric are about, and so which labels they
-// carry.
+// scope is what the series of a metric are about, and so which labels they carry.
 type scope uint8
 
 const (
@@ -125,8 +122,7 @@ func (m metric) evenDown() metric {
 	return m
 }
 
-// labelIf returns m with one more label, the last, where wanted says so. What
-// emits its series gives the value in any case.
+// labelIf returns m with one more label, the last, where wanted says so. What emits its series gives the value in any case.
 func (m metric) labelIf(label string, wanted func(Options) bool) metric {
 	m.optional, m.wanted = label, wanted
 	return m

@@ -23,8 +23,7 @@ func fixtureAt(n float64) time.Time { return fixtureEpoch.Add(time.Duration(n * 
 // fixtureSince is a moment on the clock of detector.Frame.T.
 func fixtureSince(n float64) time.Duration { return time.Duration(fixtureAt(n).UnixNano()) }
 
-// fixture is a State in which no two numbers of one GPU are the same, so that a
-// getter that reads the wrong field shows:
+// fixture is a State in which no two numbers of one GPU are the same, so that a getter that reads the wrong field shows:
 //
 //	GPU 0 offers everything, and leaks
 //	GPU 1 is down; what it measured before must not show
@@ -269,8 +268,7 @@ func migGPU() *sampler.DeviceState {
 	}
 }
 
-// hostileGPU has what a user can put into the name of a process, and one that no
-// source should send.
+// hostileGPU has what a user can put into the name of a process, and one that no source should send.
 func hostileGPU() *sampler.DeviceState {
 	process := func(pid uint32, name string) sampler.ProcessState {
 		return sampler.ProcessState{Process: gpu.Process{ID: gpu.ProcessID{PID: pid}, Owner: &gpu.Owner{Process: name, Command: name}}}

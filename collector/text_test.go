@@ -179,8 +179,7 @@ func FuzzWriteText(f *testing.F) {
 	})
 }
 
-// Two GPUs of one index and UUID are a driver's mistake. One of them is shown, and the scrape says so, whatever
-// its format.
+// Two GPUs of one index and UUID are a driver's mistake. One of them is shown, and the scrape says so, whatever its format.
 func TestSameLabels(t *testing.T) {
 	s := &sampler.State{Devices: []*sampler.DeviceState{fullGPU(), bareGPU(), fullGPU()}}
 	c := newCollector(t, s, allFamilies(true))

@@ -92,8 +92,7 @@ func (n *simNode) matching(call, uuid string) (list []*simFault) {
 	return list
 }
 
-// offered are the functions of the simulated library. Of others nothing is implemented, and a call ends
-// the test.
+// offered are the functions of the simulated library. Of others nothing is implemented, and a call ends the test.
 var offered = []string{
 	entry, "nvmlShutdown", "nvmlSystemGetDriverVersion", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID",
 	"nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMigMode",

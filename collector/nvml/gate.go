@@ -11,10 +11,9 @@ import (
 // gate counts the threads inside the library and lets one caller have it alone: the
 // library must not be initialised or shut down under a call of another thread.
 //
-// Its invariant: only one caller at a time sets door to something else than open, and
-// only that one opens it again. It has the library alone once door is shut and the
-// gate is empty: from then on nobody enters. After close nothing enters at all, and waits
-// for events that are still inside count no more, because nothing can end them.
+// Its invariant: only one caller at a time sets door to something else than open, and only that one opens it again. It has
+// the library alone once door is shut and the gate is empty: from then on nobody enters. After close nothing enters at all,
+// and waits for events that are still inside count no more, because nothing can end them.
 type gate struct {
 	mu           sync.Mutex
 	changed      sync.Cond // broadcasts each change of the fields below

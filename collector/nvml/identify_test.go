@@ -68,8 +68,7 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// A position whose GPU does not answer keeps it, and one whose GPU is lost does
-// not.
+// A position whose GPU does not answer keeps it, and one whose GPU is lost does not.
 func TestAnswer(t *testing.T) {
 	before, now := &device{}, &device{}
 	done := make(chan struct{})

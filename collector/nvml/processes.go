@@ -14,8 +14,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// lists are the driver's lists of processes. Where MPS is not offered its clients
-// stand in the compute list.
+// lists are the driver's lists of processes. Where MPS is not offered its clients stand in the compute list.
 var lists = [...]struct {
 	function string
 	kind     gpu.ProcessType

@@ -19,8 +19,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
-// hostPIDNamespace is the inode of the kernel's first pid namespace
-// (PROC_PID_INIT_INO), the host's.
+// hostPIDNamespace is the inode of the kernel's first pid namespace (PROC_PID_INIT_INO), the host's.
 const hostPIDNamespace = "pid:[4026531836]"
 
 // statInterval is how often a process is read that is listed in each sample. Higher values cost less. That it is stuck, an

@@ -144,8 +144,7 @@ func TestOrphan(t *testing.T) {
 	}
 }
 
-// contain makes the tree a procfs in which this process has the number self and
-// runs in a container.
+// contain makes the tree a procfs in which this process has the number self and runs in a container.
 func (f tree) contain(self int) {
 	f.t.Helper()
 	if err := os.RemoveAll(filepath.Join(f.root, "self")); err != nil {
@@ -172,8 +171,7 @@ func TestNoOrphansInAnotherNamespace(t *testing.T) {
 	}
 }
 
-// In a container the driver's numbers are the container's: the host's process of
-// the same number is another one.
+// In a container the driver's numbers are the container's: the host's process of the same number is another one.
 func TestStrangersInTheHostsProcFS(t *testing.T) {
 	f := newTree(t)
 	f.contain(os.Getpid() + 1)

@@ -21,8 +21,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// watched returns a watcher over two GPUs, of which the second has no events, and
-// the events that it reports.
+// watched returns a watcher over two GPUs, of which the second has no events, and the events that it reports.
 func watched(t *testing.T, kernelLogPath string) (*watcher, *[]gpu.Event) {
 	t.Helper()
 	s, err := New(Config{})

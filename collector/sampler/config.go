@@ -17,12 +17,10 @@ import (
 
 // Config says what a Sampler reads and how.
 type Config struct {
-	// SlowInterval is the time between readings of everything but memory and
-	// processes, on the source's clock. At least once a second of the wall clock
-	// is the driver not asked for its GPUs, whatever it is.
+	// SlowInterval is the time between readings of everything but memory and processes, on the source's clock. At least once
+	// a second of the wall clock is the driver not asked for its GPUs, whatever it is.
 	SlowInterval time.Duration
-	// Timeout is how long a call may take, on the wall clock, before its GPU
-	// counts as one that cannot be read.
+	// Timeout is how long a call may take, on the wall clock, before its GPU counts as one that cannot be read.
 	Timeout time.Duration
 	// ProcessMax is how many processes of a GPU have series of their own.
 	ProcessMax int
@@ -35,16 +33,14 @@ type Config struct {
 	Resolve Resolver
 	// Detector is the configuration of the series.
 	Detector detector.Config
-	// Owners tells whose a process is, where the source does not; nil leaves it
-	// unknown.
+	// Owners tells whose a process is, where the source does not; nil leaves it unknown.
 	Owners Owners
 	// Allocators tells what the memory allocators in processes hold; nil leaves it unknown.
 	Allocators Allocators
 	// Fleet says that the GPUs are those of many hosts, of which some always come and go: each is worth no line
 	// of the log, and one that the source does not list any more is forgotten at once.
 	Fleet bool
-	// ProcFS is where procfs is mounted; SysFS is the same for sysfs, and ""
-	// leaves the PCI bus unread.
+	// ProcFS is where procfs is mounted; SysFS is the same for sysfs, and "" leaves the PCI bus unread.
 	ProcFS, SysFS string
 	// StateFile is where the detector's histories, what it remembers of programs, and the secret that these
 	// are named with, outlive the exporter; "" for nowhere. A crash loses what was learnt in a StateInterval, for it is written
@@ -55,11 +51,9 @@ type Config struct {
 	Logger log.Logger
 }
 
-// Allocators tells what the memory allocators in processes hold. Its methods are called from
-// several goroutines, one a GPU.
+// Allocators tells what the memory allocators in processes hold. Its methods are called from several goroutines, one a GPU.
 type Allocators interface {
-	// Of returns what is known of a process, one record a GPU; it does not block. The
-	// records are immutable.
+	// Of returns what is known of a process, one record a GPU; it does not block. The records are immutable.
 	Of(id gpu.ProcessID) []allocator.Record
 	// Ask has a process tell where it allocates what stays, if that is allowed; SitesOn
 	// returns what it told of a GPU, nil if it was not asked. Neither blocks.
@@ -71,8 +65,7 @@ type Allocators interface {
 	Run(ctx context.Context)
 }
 
-// Owners looks up whose a process is. Its methods are called from several
-// goroutines, one a GPU.
+// Owners looks up whose a process is. Its methods are called from several goroutines, one a GPU.
 type Owners interface {
 	// NameWith gives the secret that gpu.Owner.Runs is made with. It is called once, before all others.
 	NameWith(secret []byte)
@@ -81,15 +74,13 @@ type Owners interface {
 	Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool)
 	// Await is Owner once the process was looked up, or once ctx is done.
 	Await(ctx context.Context, id gpu.ProcessID) (owner *gpu.Owner, done bool)
-	// Holders returns the processes that have a device file of the driver open, and
-	// Allotments the GPUs that are allotted to containers. Both may take long and are
-	// called at the slow interval.
+	// Holders returns the processes that have a device file of the driver open, and Allotments the GPUs that are allotted to
+	// containers. Both may take long and are called at the slow interval.
 	Holders(ctx context.Context) ([]DeviceHolder, error)
 	Allotments(ctx context.Context) ([]Allotment, error)
 	// Unseen returns what the last Holders could not see, and which processes are being looked up for too long.
 	Unseen() workload.Unseen
-	// Jobs returns the jobs on each GPU that the batch system wrote down; nil where
-	// it does not. It is called once a second.
+	// Jobs returns the jobs on each GPU that the batch system wrote down; nil where it does not. It is called once a second.
 	Jobs() (workload.Jobs, error)
 	// Run does in the background what Owner must not wait for, until ctx ends.
 	Run(ctx context.Context)

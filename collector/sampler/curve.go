@@ -42,8 +42,7 @@ type Curve struct {
 	// Troughs are those that it is judged by. They may reach further back than Ranges: those begin
 	// with the exporter, or with the first series of the process.
 	Troughs []detector.Trough
-	// Called is when a leak was called one that is still on; 0 if none is, or if that was before
-	// the exporter was started.
+	// Called is when a leak was called one that is still on; 0 if none is, or if that was before the exporter was started.
 	Called time.Duration
 }
 
@@ -65,8 +64,7 @@ type EndState struct {
 	NearCapacity bool
 }
 
-// history keeps the lowest and the highest sample of each stretch of the last hours. The zero
-// history is empty.
+// history keeps the lowest and the highest sample of each stretch of the last hours. The zero history is empty.
 type history struct {
 	first, last time.Duration
 	width       time.Duration
@@ -233,15 +231,13 @@ func (l *loop) makeCurves(state *DeviceState) {
 
 func idOf(key gpu.Opt[instanceKey]) gpu.Opt[uint32] { return gpu.Opt[uint32]{V: key.V.id, OK: key.OK} }
 
-// Suspect reports whether a process leaks, or may: its growth is withheld, or its confidence is
-// from the given threshold on.
+// Suspect reports whether a process leaks, or may: its growth is withheld, or its confidence is from the given threshold on.
 func (p *ProcessState) Suspect(confidence float64) bool {
 	v := &p.Verdict
 	return v.Judged && (v.Leak || v.Withheld != detector.WithheldNone || v.Confidence >= confidence)
 }
 
-// drawnOf returns the processes that have curves: of each memory the surest suspects and the
-// largest others.
+// drawnOf returns the processes that have curves: of each memory the surest suspects and the largest others.
 func drawnOf(list []ProcessState, confidence float64) []*ProcessState {
 	ranked := make([]*ProcessState, 0, len(list))
 	for i := range list {

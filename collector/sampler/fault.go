@@ -16,9 +16,8 @@ import (
 // well again, and how far apart two lines about one that is not are.
 const calm = time.Minute
 
-// faultLog tells the log of a GPU that cannot be read: the first failure at once,
-// and of a GPU that fails on and off no more than a line a minute, whatever it
-// does. One goroutine owns it. The zero faultLog has told nothing.
+// faultLog tells the log of a GPU that cannot be read: the first failure at once, and of a GPU that fails on and off no more
+// than a line a minute, whatever it does. One goroutine owns it. The zero faultLog has told nothing.
 type faultLog struct {
 	told     string    // the failure that was told last; "" while the GPU is well
 	at       time.Time // when that was

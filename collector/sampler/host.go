@@ -22,8 +22,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 )
 
-// jobsInterval is how often the mapping files are read: a process must know its job
-// before its first series.
+// jobsInterval is how often the mapping files are read: a process must know its job before its first series.
 const jobsInterval = time.Second
 
 // host is what the system, not the driver, shows of the GPUs. It is immutable.
@@ -31,8 +30,7 @@ type host struct {
 	pci        gpu.Opt[int]
 	holders    []DeviceHolder
 	allotments []Allotment
-	// walked says that the owners were asked, failed that something of it failed, and
-	// took is the time that it took.
+	// walked says that the owners were asked, failed that something of it failed, and took is the time that it took.
 	walked, failed bool
 	took           time.Duration
 	unresolved     int // processes that could not be looked up
@@ -69,9 +67,8 @@ func (c *complaints) about(what string, err error, example ...any) (failed bool)
 	return err != nil
 }
 
-// lookAround publishes what the system, not the driver, shows of the GPUs, again
-// and again. It walks through all of procfs and asks the kubelet, which takes its
-// time and may hang: nothing waits for it.
+// lookAround publishes what the system, not the driver, shows of the GPUs, again and again. It walks through all of procfs
+// and asks the kubelet, which takes its time and may hang: nothing waits for it.
 func (s *Sampler) lookAround(ctx context.Context) {
 	c := complaints{s.cfg.Logger, map[string]string{}}
 	for ctx.Err() == nil {
@@ -97,8 +94,7 @@ func (s *Sampler) lookAround(ctx context.Context) {
 	}
 }
 
-// askOwners fills in who holds the device files, and whose the GPUs are. What
-// failed is absent until the next time.
+// askOwners fills in who holds the device files, and whose the GPUs are. What failed is absent until the next time.
 func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 	began := time.Now()
 	s.walking.start()
@@ -126,8 +122,7 @@ func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 // What a missing right hides is no failure: it is absent, and said once.
 var errUnresolved = errors.New("they are not in procfs: the exporter needs the pid namespace of the host (hostPID: true, docker --pid=host) and its procfs at --path.procfs")
 
-// logHidden says what is missing, if something cannot be seen. A
-// process that is about to end may not be found for once.
+// logHidden says what is missing, if something cannot be seen. A process that is about to end may not be found for once.
 func (s *Sampler) logHidden(now *host, c *complaints, unseen workload.Unseen) {
 	unresolved := 0
 	for _, l := range s.shared.Load().loops {
@@ -151,8 +146,7 @@ func (s *Sampler) logHidden(now *host, c *complaints, unseen workload.Unseen) {
 	}
 }
 
-// followJobs publishes the jobs of the mapping files again and again, if there are
-// any.
+// followJobs publishes the jobs of the mapping files again and again, if there are any.
 func (s *Sampler) followJobs(ctx context.Context) {
 	c := complaints{s.cfg.Logger, map[string]string{}}
 	for ctx.Err() == nil {

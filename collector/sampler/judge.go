@@ -41,9 +41,8 @@ func (l *loop) learn(sample *gpu.Sample) {
 	}
 }
 
-// unattributed is the used memory that no process holds; absent where that
-// cannot be known, as while an entry of the list is no process that can be looked
-// up: then the list may be that of another namespace.
+// unattributed is the used memory that no process holds; absent where that cannot be known, as while an entry of the list is
+// no process that can be looked up: then the list may be that of another namespace.
 func unattributed(info gpu.Info, sample *gpu.Sample) gpu.Opt[uint64] {
 	if !sample.Memory.Used.OK || !sample.ProcessesComplete || info.CoherentMemory {
 		return gpu.Opt[uint64]{}
@@ -68,8 +67,7 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 		state.Judgement = l.take(l.domain.Judgement(), sample, index, state, gpu.Opt[uint32]{}, sample.Memory.Capacity())
 	}
 	if len(sample.Instances) > 0 {
-		// The slices run out of memory, not the GPU: of the whole there are
-		// statistics and no verdict.
+		// The slices run out of memory, not the GPU: of the whole there are statistics and no verdict.
 		j := &state.Judgement
 		j.Device = detector.Verdict{Windows: j.Device.Windows, SpikesTotal: j.Device.SpikesTotal, Trough: j.Device.Trough}
 	}

@@ -113,8 +113,7 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 	return l
 }
 
-// start readies the loop to be retired and runs it until ctx is done, the GPU
-// is retired or its recording ends.
+// start readies the loop to be retired and runs it until ctx is done, the GPU is retired or its recording ends.
 func (l *loop) start(ctx context.Context) {
 	ctx, l.cancel = context.WithCancel(ctx)
 	l.sampler.running.Go(func() { l.run(ctx) })
@@ -188,8 +187,7 @@ func (l *loop) fail(err error) {
 	l.publishDown(l.published.Load(), err.Error())
 }
 
-// publishDown publishes that the GPU cannot be read, and when that was possible
-// last.
+// publishDown publishes that the GPU cannot be read, and when that was possible last.
 func (l *loop) publishDown(last *publication, why string) {
 	down := &DeviceState{Info: l.info, Error: why}
 	if last != nil {
@@ -198,9 +196,8 @@ func (l *loop) publishDown(last *publication, why string) {
 	l.published.Store(&publication{state: down})
 }
 
-// wentAway reports whether what a GPU held is gone with this failure: it has to
-// be reset before it can be read again, or the driver to be loaded. A driver that
-// only does not answer yet is still there.
+// wentAway reports whether what a GPU held is gone with this failure: it has to be reset before it can be read again, or the
+// driver to be loaded. A driver that only does not answer yet is still there.
 func wentAway(err error) bool {
 	if errors.Is(err, gpu.ErrLost) {
 		return true
@@ -209,9 +206,8 @@ func wentAway(err error) bool {
 	return ok && driver.Reason != reasonInUse && driver.Reason != reasonHangs
 }
 
-// forget throws away the histories of a GPU that holds nothing of what it held,
-// once until it is read again. It is not left for then: the exporter may have
-// been started again, from the state file.
+// forget throws away the histories of a GPU that holds nothing of what it held, once until it is read again. It is not left
+// for then: the exporter may have been started again, from the state file.
 func (l *loop) forget() {
 	if l.lost {
 		return
@@ -312,8 +308,7 @@ func (l *loop) locate(sample *gpu.Sample, state *DeviceState) {
 	}
 }
 
-// publishStatus publishes the last sample once more, with the status that was
-// read after it.
+// publishStatus publishes the last sample once more, with the status that was read after it.
 func (l *loop) publishStatus() {
 	last := l.published.Load()
 	state := *last.state
@@ -321,9 +316,8 @@ func (l *loop) publishStatus() {
 	l.published.Store(&publication{state: &state, unresolved: last.unresolved, readings: l.readings})
 }
 
-// current returns the state of the GPU now, for one reader: the published one,
-// or only that it is down when a call has not returned for too long or the GPU
-// is gone. It is nil while the first sample may still come: nothing is known then.
+// current returns the state of the GPU now, for one reader: the published one, or only that it is down when a call has not
+// returned for too long or the GPU is gone. It is nil while the first sample may still come: nothing is known then.
 func (l *loop) current() *DeviceState {
 	hangs := l.reading.running()
 	down := l.retired.on() || hangs > l.sampler.cfg.Timeout
@@ -369,9 +363,8 @@ func (l *loop) retire(news log.Logger) {
 	_ = news.Log("msg", "GPU is gone")
 }
 
-// stop stops the loop and reports whether it has left the GPU, which one goroutine
-// at a time may read: then another loop can take it. It gives the loop a moment,
-// which is not enough for one that is stuck in a call.
+// stop stops the loop and reports whether it has left the GPU, which one goroutine at a time may read: then another loop can
+// take it. It gives the loop a moment, which is not enough for one that is stuck in a call.
 func (l *loop) stop() bool {
 	l.cancel()
 	select {

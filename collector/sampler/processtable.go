@@ -18,8 +18,7 @@ const (
 	// with earlier ones of its program and pod when it sees it for the first time. A process can keep whoever looks it up
 	// waiting; a sample every second has that much time.
 	ownersWithin = 250 * time.Millisecond
-	// attributionGrace is how long the first series of a process may wait for its
-	// owner to be known.
+	// attributionGrace is how long the first series of a process may wait for its owner to be known.
 	attributionGrace = 3 * time.Second
 	// incumbent is by how much a newcomer must be larger to take the series of a
 	// process that has some, or two of a size would take turns.
@@ -30,16 +29,14 @@ const (
 // its owner, whether it has series of its own, since when it idles.
 type processTable struct {
 	cfg Config
-	// index is that of the GPU, and jobs returns the jobs on it; nil if nobody writes
-	// them down.
+	// index is that of the GPU, and jobs returns the jobs on it; nil if nobody writes them down.
 	index   string
 	jobs    func() *jobsState
 	entries map[processKey]*processEntry
 	// ended are the processes that are not in the list any more, while the detector knows
 	// them; of those of a state file only the owner is known.
 	ended map[processKey]*processEntry
-	// idle is since when the processes of a state file had computed nothing, on the
-	// source's clock, until the first sample.
+	// idle is since when the processes of a state file had computed nothing, on the source's clock, until the first sample.
 	idle  map[processKey]time.Duration
 	begun bool // a sample has been noted
 	// gone is told of each process that is not in the list any more.
@@ -125,8 +122,7 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 	return unresolved
 }
 
-// bury forgets whose the processes were that have ended and that nobody asks for
-// any more.
+// bury forgets whose the processes were that have ended and that nobody asks for any more.
 func (t *processTable) bury(known func(processKey) bool) {
 	for key := range t.ended {
 		if t.entries[key] != nil || !known(key) {
@@ -146,8 +142,7 @@ func (t *processTable) lastOwner(key processKey) *gpu.Owner {
 	return unknownOwner
 }
 
-// attribute settles whose process it is. Once its first series is out, it
-// changes at most once, from unknown to known.
+// attribute settles whose process it is. Once its first series is out, it changes at most once, from unknown to known.
 func (t *processTable) attribute(ctx context.Context, e *processEntry, p *gpu.Process) {
 	switch {
 	case e.final:
@@ -179,9 +174,8 @@ func (t *processTable) lookUp(ctx context.Context, e *processEntry, id gpu.Proce
 	return t.cfg.Owners.Await(ctx, id)
 }
 
-// addJob adds the job that the batch system wrote down for the GPU, where the
-// process itself does not tell its own. That is decided once, by a reading of the
-// mapping files that began after the process was first seen.
+// addJob adds the job that the batch system wrote down for the GPU, where the process itself does not tell its own. That is
+// decided once, by a reading of the mapping files that began after the process was first seen.
 func (t *processTable) addJob(e *processEntry, p *gpu.Process, owner *gpu.Owner, done bool) (*gpu.Owner, bool) {
 	known := t.jobs()
 	if known == nil || owner.SlurmJob != "" {
@@ -206,9 +200,8 @@ func (t *processTable) judged(sample *gpu.Sample, position int, v *detector.Memb
 	}
 }
 
-// show puts the processes that have series of their own into the state, and the
-// sums of the others: those that are too young, and those over the cap. Leaking
-// ones come first, then large ones.
+// show puts the processes that have series of their own into the state, and the sums of the others: those that are too
+// young, and those over the cap. Leaking ones come first, then large ones.
 func (t *processTable) show(sample *gpu.Sample, state *DeviceState) {
 	t.rank = t.rank[:0]
 	for _, e := range t.entries {
@@ -239,8 +232,7 @@ func (t *processTable) show(sample *gpu.Sample, state *DeviceState) {
 	}
 }
 
-// ripe reports whether a process may have series: it is old enough, and its
-// owner is known or will not be in time.
+// ripe reports whether a process may have series: it is old enough, and its owner is known or will not be in time.
 func (t *processTable) ripe(e *processEntry, sample *gpu.Sample) bool {
 	return e.shown || (t.old(e, sample) && (e.final || sample.T-e.first >= attributionGrace))
 }
@@ -262,8 +254,7 @@ func (e *processEntry) weight() float64 {
 	return float64(e.used)
 }
 
-// idle is how long the process has been without compute, absent where its
-// utilisation is not known.
+// idle is how long the process has been without compute, absent where its utilisation is not known.
 func (e *processEntry) idle(p *gpu.Process, now time.Duration) gpu.Opt[time.Duration] {
 	if !p.SM.OK {
 		return gpu.Opt[time.Duration]{}

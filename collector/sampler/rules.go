@@ -12,8 +12,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// Resolver returns the configuration of the detector's series with these labels:
-// those that they have in the metrics, and
+// Resolver returns the configuration of the detector's series with these labels: those that they have in the metrics, and
 //
 //	scope    gpu, mig, process, workload, or residual for the memory that no process
 //	         of a GPU or GPU instance accounts for
@@ -23,9 +22,8 @@ import (
 // It is called from several goroutines, one a GPU, and must not block.
 type Resolver func(labels map[string]string) detector.Config
 
-// Configure replaces Config.Resolve: new series ask resolve for their
-// configuration at their birth, the others at the next sample of their GPU. Their history stays,
-// but for windows of another length, which start empty. It may be called at any
+// Configure replaces Config.Resolve: new series ask resolve for their configuration at their birth, the others at the next
+// sample of their GPU. Their history stays, but for windows of another length, which start empty. It may be called at any
 // time.
 func (s *Sampler) Configure(resolve Resolver) { s.resolve.Store(&resolve) }
 
@@ -36,8 +34,7 @@ type tuning struct {
 	resolve *Resolver // what the series have been configured by
 }
 
-// newDomain returns a domain without history: that of the GPU, or of a GPU
-// instance.
+// newDomain returns a domain without history: that of the GPU, or of a GPU instance.
 func (t *tuning) newDomain(instance gpu.Opt[instanceKey]) *domain {
 	d, err := detector.NewDomain(func(s detector.Subject[gpu.ProcessID]) detector.Config { return t.config(&s, instance) })
 	if err != nil {
@@ -107,8 +104,7 @@ func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[ins
 	return labels
 }
 
-// ownerOf returns the owner of a process of that group or, while none is known,
-// what the name of the group says.
+// ownerOf returns the owner of a process of that group or, while none is known, what the name of the group says.
 func (t *processTable) ownerOf(group string) gpu.Owner {
 	for _, e := range t.entries {
 		if e.owner.Group() == group {

@@ -110,8 +110,7 @@ func TestRulesAreAskedByLabels(t *testing.T) {
 	})
 }
 
-// TestRulesTakeEffect mutes a process and unmutes it, and changes its windows: what
-// was learnt of it stays.
+// TestRulesTakeEffect mutes a process and unmutes it, and changes its windows: what was learnt of it stays.
 func TestRulesTakeEffect(t *testing.T) {
 	d := newGPU(0, flat(2<<30, owned(1, 1<<30, gpu.Owner{Pod: "muted"}), owned(2, 1<<30, gpu.Owner{Pod: "other"})))
 	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {

@@ -37,16 +37,14 @@ const (
 	stopGrace = time.Second
 	// reasonHangs stands for the driver's reason while it gives none.
 	reasonHangs = "call_does_not_return"
-	// reasonInUse is the driver's while a call of ours keeps it from being
-	// initialised again.
+	// reasonInUse is the driver's while a call of ours keeps it from being initialised again.
 	reasonInUse = "in_use"
 )
 
 // ReasonStarting is the State's DriverReason before the driver's first answer.
 const ReasonStarting = "starting"
 
-// Sampler reads the GPUs of a source in the background, one loop a GPU, judges
-// what it reads and publishes it as a State.
+// Sampler reads the GPUs of a source in the background, one loop a GPU, judges what it reads and publishes it as a State.
 type Sampler struct {
 	source  gpu.Source
 	cfg     Config
@@ -164,8 +162,7 @@ func (s *Sampler) watch(ctx context.Context) {
 	}
 }
 
-// xidsOf returns the XID errors of a GPU. While nobody watches it, that there were
-// none is not known.
+// xidsOf returns the XID errors of a GPU. While nobody watches it, that there were none is not known.
 func (s *Sampler) xidsOf(uuid string) []XIDState {
 	counts := s.xids.of(uuid)
 	if _, watched := s.watched.Load(uuid); watched {
@@ -202,8 +199,7 @@ func (s *Sampler) event(e gpu.Event) {
 	_ = logger.Log()
 }
 
-// supervise asks the source for its GPUs, again and again, and gives each a
-// loop.
+// supervise asks the source for its GPUs, again and again, and gives each a loop.
 func (s *Sampler) supervise(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -302,9 +298,8 @@ func byGPU(loops []*loop) map[any]*loop {
 	return all
 }
 
-// loopOf returns the loop of a device that is there now: that of before, or a new
-// one, which goes on where one of the same GPU has ended. While that has not, it
-// stays. before is nil where there was none.
+// loopOf returns the loop of a device that is there now: that of before, or a new one, which goes on where one of the same
+// GPU has ended. While that has not, it stays. before is nil where there was none.
 func (s *Sampler) loopOf(ctx context.Context, next *shared, before *loop, d gpu.Device) *loop {
 	if before != nil && ((before.device == d && !before.retired.on()) || !before.stop()) {
 		return before

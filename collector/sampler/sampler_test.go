@@ -159,8 +159,7 @@ func (l *lines) count(part string) int {
 	return strings.Count(l.b.String(), part)
 }
 
-// run runs test beside a Sampler of that source, in a bubble whose clock is the
-// test's.
+// run runs test beside a Sampler of that source, in a bubble whose clock is the test's.
 func runSampler(t *testing.T, source *scriptSource, change func(*Config), test func(s *Sampler, out *lines)) {
 	t.Helper()
 	runHanging(t, source, change, test, func() {})
@@ -344,8 +343,7 @@ func TestLostGPULosesItsOwn(t *testing.T) {
 	})
 }
 
-// A driver that was unloaded has taken what GPUs held with it; one that is only
-// busy has not.
+// A driver that was unloaded has taken what GPUs held with it; one that is only busy has not.
 func TestDriverReloadStartsAnew(t *testing.T) {
 	for reason, resets := range map[string]uint64{"driver_not_loaded": 1, "uninitialized": 1, reasonInUse: 0, reasonHangs: 0} {
 		d := newGPU(0, func(second int) (gpu.Sample, error) {
@@ -438,8 +436,7 @@ func TestGPUBeforeItsFirstSample(t *testing.T) {
 	})
 }
 
-// What walks through procfs does so at the slow interval, driver or not, and keeps
-// nothing else waiting.
+// What walks through procfs does so at the slow interval, driver or not, and keeps nothing else waiting.
 func TestWalkThroughProcFS(t *testing.T) {
 	var walks atomic.Int32
 	var hang chan struct{}
@@ -866,8 +863,7 @@ func TestOwnersAreLatched(t *testing.T) {
 	})
 }
 
-// A recording tells the pod a moment later than the process. Its first series have it,
-// and it changes no more.
+// A recording tells the pod a moment later than the process. Its first series have it, and it changes no more.
 func TestOwnersOfARecording(t *testing.T) {
 	d := newGPU(0, func(second int) (gpu.Sample, error) {
 		p := process(1, 1<<30)
@@ -894,8 +890,7 @@ func TestOwnersOfARecording(t *testing.T) {
 // bubbleStart is when the clock of every bubble begins.
 var bubbleStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// leaked is the memory of a process that holds still for 10 minutes and leaks a MiB
-// a second from then on.
+// leaked is the memory of a process that holds still for 10 minutes and leaks a MiB a second from then on.
 func leaked(second int) uint64 { return 2<<30 + uint64(max(0, second-600))<<20 }
 
 func TestCapKeepsLeakersAndIncumbents(t *testing.T) {
@@ -992,9 +987,8 @@ func TestClockThatGoesBackStartsAnew(t *testing.T) {
 	})
 }
 
-// The clock is set forward by an hour, as it is when a node that starts has found
-// the time: nothing is judged anew, and the moments shown are those of the new
-// time.
+// The clock is set forward by an hour, as it is when a node that starts has found the time: nothing is judged anew, and the
+// moments shown are those of the new time.
 func TestWallClockThatIsSet(t *testing.T) {
 	d := newGPU(0, func(second int) (gpu.Sample, error) {
 		p := process(1, leaked(second))

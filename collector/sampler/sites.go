@@ -19,8 +19,7 @@ type Site struct {
 	Bytes uint64
 }
 
-// LeakSites returns the lines that grew most, the largest first. A line that was reached by several
-// ways counts once.
+// LeakSites returns the lines that grew most, the largest first. A line that was reached by several ways counts once.
 func (p *ProcessState) LeakSites() []Site {
 	if p.Sites == nil || p.Sites.State != allocator.SitesDone {
 		return nil

@@ -21,30 +21,25 @@ type State struct {
 	// DriverReason is why no GPU can be seen, as gpu.DriverError has it; "" while
 	// the driver answers, ReasonStarting before its first answer.
 	DriverReason string
-	// Windows are the lengths of the detector's windows as Prometheus prints
-	// durations, in the order of detector.Verdict.Windows, of the series for which no
-	// rule says otherwise. Each detector.Fit tells its own.
+	// Windows are the lengths of the detector's windows as Prometheus prints durations, in the order of
+	// detector.Verdict.Windows, of the series for which no rule says otherwise. Each detector.Fit tells its own.
 	Windows []string
 	// Devices are the GPUs seen in the last 24 h, ordered by index and UUID.
 	Devices []*DeviceState
 	// Awaited is how many more GPUs there are, whose first sample is still to come.
 	Awaited int
-	// PCIDevices is how many NVIDIA display controllers the PCI bus shows; absent
-	// where it cannot be read.
+	// PCIDevices is how many NVIDIA display controllers the PCI bus shows; absent where it cannot be read.
 	PCIDevices gpu.Opt[int]
-	// Collectors tells how the last reading of each enabled group went, over all
-	// GPUs, ordered by name.
+	// Collectors tells how the last reading of each enabled group went, over all GPUs, ordered by name.
 	Collectors []FamilyState
 	// Calls are the calls into the driver.
 	Calls gpu.CallsSnapshot
-	// Unresolved counts the processes of the last samples that could not be
-	// looked up in procfs.
+	// Unresolved counts the processes of the last samples that could not be looked up in procfs.
 	Unresolved int
 	// DeviceHolders are the processes that have a device file of the driver open,
 	// at most 256; nil where that cannot be seen.
 	DeviceHolders []DeviceHolder
-	// StateFile tells how the last writing of the state file went; nil before the
-	// first, and without such a file.
+	// StateFile tells how the last writing of the state file went; nil before the first, and without such a file.
 	StateFile *FileState
 	// Reload tells how the last reading of the detector's rules went; nil where
 	// there are none. It is not the Sampler's to know.
@@ -76,8 +71,7 @@ type Allotment = workload.Allotment
 // when a leak began) are the wall clock's, as far as that is known by now.
 type DeviceState struct {
 	Info gpu.Info
-	// Up is false when the GPU cannot be read now; then only Info, Error, SampleTime,
-	// Owner, Missed and XIDs mean anything.
+	// Up is false when the GPU cannot be read now; then only Info, Error, SampleTime, Owner, Missed and XIDs mean anything.
 	Up bool
 	// Error is why the GPU cannot be read; "" while it is Up, and where that is not known.
 	Error string
@@ -104,11 +98,9 @@ type DeviceState struct {
 	Judgement detector.Judgement[gpu.ProcessID]
 	// Instances are the GPU instances of a GPU in MIG mode.
 	Instances []InstanceState
-	// Processes are those that have series of their own, ordered by instance, pid
-	// and start.
+	// Processes are those that have series of their own, ordered by instance, pid and start.
 	Processes []ProcessState
-	// ProcessesKnown says that the driver tells which processes there are. Without
-	// it the counts below mean nothing.
+	// ProcessesKnown says that the driver tells which processes there are. Without it the counts below mean nothing.
 	ProcessesKnown bool
 	// ProcessCount is the number of all processes on the GPU.
 	ProcessCount int
@@ -116,23 +108,19 @@ type DeviceState struct {
 	// the cap), and OtherUsed the sum of their known memory in bytes.
 	OtherProcesses int
 	OtherUsed      uint64
-	// ExitsNearCapacity counts the processes that ended while the GPU was nearly
-	// full.
+	// ExitsNearCapacity counts the processes that ended while the GPU was nearly full.
 	ExitsNearCapacity uint64
 	// Workloads are the pods and jobs with two processes or more on this GPU.
 	Workloads []WorkloadState
-	// Unreleased is the memory that stayed after its process had ended, ordered by
-	// instance, pid and start.
+	// Unreleased is the memory that stayed after its process had ended, ordered by instance, pid and start.
 	Unreleased []UnreleasedState
 	// Findings are what alerts say of the GPU, or of its instances.
 	Findings []FindingState
-	// Allotments are the containers that the GPU and its instances are allotted to,
-	// ordered by instance and names.
+	// Allotments are the containers that the GPU and its instances are allotted to, ordered by instance and names.
 	Allotments []AllotmentState
 	// Curve is that of the used memory; nil if there is none yet.
 	Curve *Curve
-	// Ends are the last processes that ended and had held a part of the memory, in the order of
-	// their ends.
+	// Ends are the last processes that ended and had held a part of the memory, in the order of their ends.
 	Ends []EndState
 }
 
@@ -153,8 +141,7 @@ type InstanceState struct {
 // ProcessState is what is known of one process on a GPU.
 type ProcessState struct {
 	gpu.Process // Owner is never nil
-	// Idle is how long the process has been without compute; absent where its
-	// utilisation is not known.
+	// Idle is how long the process has been without compute; absent where its utilisation is not known.
 	Idle gpu.Opt[time.Duration]
 	// Verdict is the detector's, and Share its part of the leak of its domain.
 	Verdict detector.Verdict
@@ -188,9 +175,8 @@ type WorkloadState struct {
 	Verdict detector.Verdict
 }
 
-// toWall moves the moments of a state that is being made from the source's clock
-// to the wall clock, which is ahead of it. That changes only when the wall clock
-// is set: a clock that is slewed must not make a start time tremble.
+// toWall moves the moments of a state that is being made from the source's clock to the wall clock, which is ahead of it.
+// That changes only when the wall clock is set: a clock that is slewed must not make a start time tremble.
 func (d *DeviceState) toWall(ahead time.Duration) {
 	if ahead == 0 {
 		return

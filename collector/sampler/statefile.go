@@ -38,8 +38,7 @@ type histories struct {
 	BootID string `json:"boot_id"`
 	// Saved is when the file was written.
 	Saved time.Time `json:"saved"`
-	// Secret is what the names of programs are made with. It is random, the node's own,
-	// and good after a reboot, too.
+	// Secret is what the names of programs are made with. It is random, the node's own, and good after a reboot, too.
 	Secret []byte `json:"secret,omitempty"`
 	// Heights are what programs gave back. They are good after a reboot, too.
 	Heights []byte          `json:"heights,omitempty"`
@@ -49,14 +48,12 @@ type histories struct {
 // deviceHistory is the detector's memory of one GPU and its instances.
 type deviceHistory struct {
 	UUID string `json:"uuid"`
-	// Saved is when the history was as it is here. It may have been written again
-	// since, for want of a newer one.
+	// Saved is when the history was as it is here. It may have been written again since, for want of a newer one.
 	Saved     time.Time         `json:"saved"`
 	Domain    []byte            `json:"domain"`
 	Finding   finding.Memory    `json:"finding,omitzero"`
 	Instances []instanceHistory `json:"instances,omitempty"`
-	// Ended are the labels of the processes whose memory may have stayed: nobody
-	// can be asked for them any more.
+	// Ended are the labels of the processes whose memory may have stayed: nobody can be asked for them any more.
 	Ended []endedProcess `json:"ended,omitempty"`
 	// Living are those of the processes that were there: the rules for a series are
 	// asked for before the first sample tells them.
@@ -80,8 +77,7 @@ type instanceHistory struct {
 	Finding finding.Memory `json:"finding,omitzero"`
 }
 
-// write replaces the file by one that holds h: whoever is killed meanwhile leaves
-// the old one or the new.
+// write replaces the file by one that holds h: whoever is killed meanwhile leaves the old one or the new.
 func (h *histories) write(path string) error {
 	body, err := json.Marshal(h)
 	if err != nil {
@@ -119,9 +115,8 @@ func bootID(procfs string) (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// load reads the state file, if there is to be one, and returns the histories that
-// go on. A file that cannot be used is set aside: it must not keep an exporter that is
-// started again and again from working.
+// load reads the state file, if there is to be one, and returns the histories that go on. A file that cannot be used is set
+// aside: it must not keep an exporter that is started again and again from working.
 func (s *Sampler) load() []deviceHistory {
 	if s.cfg.StateFile == "" {
 		return nil
@@ -157,9 +152,8 @@ func (s *Sampler) load() []deviceHistory {
 	return nil
 }
 
-// save writes the state file again and again. Both it and the loops, which
-// prepare what it writes, do so twice an interval, so that no more than an
-// interval is ever lost.
+// save writes the state file again and again. Both it and the loops, which prepare what it writes, do so twice an interval,
+// so that no more than an interval is ever lost.
 func (s *Sampler) save(ctx context.Context) {
 	if s.cfg.StateFile == "" || s.unwritable {
 		return
@@ -198,9 +192,8 @@ func (s *Sampler) write() {
 	s.saved.Store(&now)
 }
 
-// histories returns what is to be written: what the loops have prepared and, if
-// there is any of that, what an earlier exporter left of GPUs that have not shown
-// up yet, for a day.
+// histories returns what is to be written: what the loops have prepared and, if there is any of that, what an earlier
+// exporter left of GPUs that have not shown up yet, for a day.
 func (s *Sampler) histories() *histories {
 	h := &histories{BootID: s.boot, Saved: time.Now(), Secret: s.secret}
 	shared := s.shared.Load()
@@ -265,8 +258,7 @@ func processHistory(key processKey, o *gpu.Owner) endedProcess {
 	return e
 }
 
-// restore gives the loop the memory that an earlier exporter had of its GPU: all
-// of it or, on an error, nothing.
+// restore gives the loop the memory that an earlier exporter had of its GPU: all of it or, on an error, nothing.
 func (l *loop) restore(h *deviceHistory) error {
 	l.processes.idle = map[processKey]time.Duration{}
 	for _, e := range slices.Concat(h.Ended, h.Living) {

@@ -321,8 +321,7 @@ func TestStateFileThatIsNotOurs(t *testing.T) {
 	}
 }
 
-// A new life of a GPU that was repartitioned, or lost, before or while no exporter
-// ran has nothing of the old one.
+// A new life of a GPU that was repartitioned, or lost, before or while no exporter ran has nothing of the old one.
 func TestHistoryThatEndedBeforeTheRestart(t *testing.T) {
 	at := func(base int, s gpu.Sample) *scriptDevice {
 		return newGPU(0, func(second int) (gpu.Sample, error) {
@@ -368,8 +367,7 @@ func TestHistoryThatEndedBeforeTheRestart(t *testing.T) {
 	}
 }
 
-// The histories of GPUs that an exporter has not read yet outlive it, too, for a
-// day after they were made.
+// The histories of GPUs that an exporter has not read yet outlive it, too, for a day after they were made.
 func TestHistoriesOfGPUsThatWereNotRead(t *testing.T) {
 	config := withState(t, filepath.Join(t.TempDir(), "state"), "a")
 	devices := func(from int) []gpu.Device {
@@ -417,8 +415,7 @@ func TestHistoryOfAGPUThatStaysAway(t *testing.T) {
 	}
 }
 
-// 250 files that are damaged, or forged with the right checksum: none keeps the exporter from
-// reading its GPU.
+// 250 files that are damaged, or forged with the right checksum: none keeps the exporter from reading its GPU.
 func TestDamagedStateFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, withState(t, file, "a"), func(*Sampler, *lines) { after(20 * time.Minute) })

@@ -131,8 +131,7 @@ func TestHoldersWithoutProcFS(t *testing.T) {
 	}
 }
 
-// The number goes to another process between the look at its files and the look at
-// its start, or after that.
+// The number goes to another process between the look at its files and the look at its start, or after that.
 func TestHoldersOfReusedPID(t *testing.T) {
 	for _, reuse := range []int{1, 2} { // ahead of which look at the start
 		tr := newTree(t)

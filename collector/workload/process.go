@@ -48,8 +48,7 @@ func (d openDir) read(name string, limit int64) ([]byte, error) {
 // gone reports whether the error means that the process is gone.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
 
-// momentary reports whether the error means that the system lacked something for a moment, so that it is worth to try
-// again.
+// momentary reports whether the error means that the system lacked something for a moment, so that it is worth to try again.
 func momentary(err error) bool {
 	e, ok := errors.AsType[syscall.Errno](err)
 	return ok && (e.Temporary() || e == syscall.ENOMEM)
