@@ -438,7 +438,7 @@ func walk(v reflect.Value, path string, filled map[string]bool) {
 		for i := range v.NumField() {
 			if f := v.Type().Field(i); f.Anonymous {
 				walk(v.Field(i), path, filled)
-			} else {
+			} else if f.IsExported() {
 				walk(v.Field(i), path+"."+f.Name, filled)
 			}
 		}

@@ -5,7 +5,6 @@ package sampler
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -79,8 +78,11 @@ type span32 struct{ low, high float32 }
 
 var emptyBin = span32{float32(math.Inf(1)), float32(math.Inf(-1))}
 
-// add takes a sample, and what was said of it. A clock that went back begins a new history.
-func (h *history) add(t time.Duration, used uint64, v *detector.Verdict) {
+// add takes a sample, if there is one, and what was said of it. A clock that went back begins a new history.
+func (h *history) add(t time.Duration, used gpu.Opt[uint64], v *detector.Verdict) {
+	if !used.OK {
+		return
+	}
 	if len(h.bins) == 0 || t <= h.last {
 		*h = history{first: t, width: time.Second, bins: h.bins[:0]}
 	}
@@ -89,7 +91,7 @@ func (h *history) add(t time.Duration, used uint64, v *detector.Verdict) {
 	for len(h.bins) <= i {
 		h.bins = append(h.bins, emptyBin)
 	}
-	x, b := float32(used), &h.bins[i]
+	x, b := float32(used.V), &h.bins[i]
 	b.low, b.high = min(b.low, x), max(b.high, x)
 	if !v.Judged {
 		return
@@ -141,15 +143,13 @@ func (h *history) curve(troughs []detector.Trough, ahead time.Duration) *Curve {
 	return c
 }
 
-// curves are what a loop keeps for drawings: the histories of the memories, the last ends of
-// processes, and what of all that was made ready last. Those of processes are in their table.
+// curves are what a loop keeps for drawings beside the histories: the last ends of processes, and the curves of processes as they
+// were made last.
 type curves struct {
-	memories map[gpu.Opt[instanceKey]]*history
-	ends     []EndState
-	madeAt   time.Duration // on the source's clock; 0 never
-	ahead    time.Duration // of the loop, then
-	drawn    map[gpu.Opt[instanceKey]]*Curve
-	members  map[processKey]*Curve
+	ends    []EndState
+	madeAt  time.Duration // on the source's clock; 0 never
+	ahead   time.Duration // of the loop, then
+	members map[processKey]*Curve
 }
 
 // draw notes the samples of a state, and gives it the curves that were made last.
@@ -160,10 +160,10 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 		c.madeAt, c.ahead = sample.T, l.ahead
 		l.makeCurves(state)
 	}
-	state.Curve = c.drawn[gpu.Opt[instanceKey]{}]
+	state.Curve = l.memories[wholeGPU].curve
 	for i := range state.Instances {
 		in := &state.Instances[i]
-		in.Curve = c.drawn[gpu.Some(instanceKey{in.ID, in.Profile})]
+		in.Curve = l.memories[gpu.Some(in.ID)].curve
 	}
 	for i := range state.Processes {
 		p := &state.Processes[i]
@@ -175,61 +175,39 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 	}
 }
 
-// add adds a sample to the history of a memory.
-func (c *curves) add(key gpu.Opt[instanceKey], t time.Duration, used gpu.Opt[uint64], v *detector.Verdict) {
-	h := c.memories[key]
-	if h == nil {
-		h = &history{}
-		c.memories[key] = h
-	}
-	if used.OK {
-		h.add(t, used.V, v)
-	}
-}
-
-// remember adds the samples to the histories, and forgets the memories that are not there any more.
+// remember adds the samples to the histories.
 func (l *loop) remember(sample *gpu.Sample, state *DeviceState) {
-	l.curves.add(gpu.Opt[instanceKey]{}, sample.T, state.Memory.Used, &state.Judgement.Device)
+	l.memories[wholeGPU].history.add(sample.T, state.Memory.Used, &state.Judgement.Device)
 	for i := range state.Instances {
 		in := &state.Instances[i]
-		l.curves.add(gpu.Some(instanceKey{in.ID, in.Profile}), sample.T, in.Memory.Used, &in.Judgement.Device)
+		l.memories[gpu.Some(in.ID)].history.add(sample.T, in.Memory.Used, &in.Judgement.Device)
 	}
-	maps.DeleteFunc(l.curves.memories, func(key gpu.Opt[instanceKey], _ *history) bool {
-		return key.OK && !slices.ContainsFunc(state.Instances, func(in InstanceState) bool { return key.V == instanceKey{in.ID, in.Profile} })
-	})
 	for i := range state.Processes {
 		p := &state.Processes[i]
-		if e := l.processes.entries[keyOf(&p.Process)]; e != nil && p.Used.OK {
-			e.history.add(sample.T, p.Used.V, &p.Verdict)
+		if e := l.processes.entries[keyOf(&p.Process)]; e != nil {
+			e.history.add(sample.T, p.Used, &p.Verdict)
 		}
 	}
 }
 
 // makeCurves makes the curves anew.
 func (l *loop) makeCurves(state *DeviceState) {
-	c := &l.curves
-	c.drawn, c.members = map[gpu.Opt[instanceKey]]*Curve{}, map[processKey]*Curve{}
-	curveOf := func(h *history, d *domain, of detector.Subject[gpu.ProcessID]) *Curve {
-		if d == nil || len(h.bins) == 0 {
+	curveOf := func(h *history, m *memory, of detector.Subject[gpu.ProcessID]) *Curve {
+		if m == nil || len(h.bins) == 0 {
 			return nil
 		}
-		return h.curve(d.Troughs(nil, of, h.last-historySpan), l.ahead)
+		return h.curve(m.domain.Troughs(nil, of, h.last-historySpan), l.ahead)
 	}
-	domains := map[gpu.Opt[uint32]]*domain{{}: l.domain}
-	for key, d := range l.instances {
-		domains[gpu.Some(key.id)] = d
+	for _, m := range l.memories {
+		m.curve = curveOf(&m.history, m, detector.Subject[gpu.ProcessID]{Kind: detector.KindDevice})
 	}
-	for key, h := range c.memories {
-		c.drawn[key] = curveOf(h, domains[idOf(key)], detector.Subject[gpu.ProcessID]{Kind: detector.KindDevice})
-	}
+	l.curves.members = map[processKey]*Curve{}
 	for _, p := range drawnOf(state.Processes, l.sampler.cfg.Detector.ClearThreshold()) {
 		if e := l.processes.entries[keyOf(&p.Process)]; e != nil {
-			c.members[keyOf(&p.Process)] = curveOf(&e.history, domains[p.Instance], detector.Subject[gpu.ProcessID]{Kind: detector.KindMember, Key: p.ID})
+			l.curves.members[keyOf(&p.Process)] = curveOf(&e.history, l.memories[p.Instance], detector.Subject[gpu.ProcessID]{Kind: detector.KindMember, Key: p.ID})
 		}
 	}
 }
-
-func idOf(key gpu.Opt[instanceKey]) gpu.Opt[uint32] { return gpu.Opt[uint32]{V: key.V.id, OK: key.OK} }
 
 // Suspect reports whether a process leaks, or may: its growth is withheld, or its confidence is from the given threshold on.
 func (p *ProcessState) Suspect(confidence float64) bool {

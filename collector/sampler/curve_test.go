@@ -26,7 +26,7 @@ func TestHistory(t *testing.T) {
 			if i == samples-5 {
 				used = 70 << 30 // a spike of one sample
 			}
-			h.add(at(i), used, healthy)
+			h.add(at(i), gpu.Some(used), healthy)
 			if len(h.bins) > historyBins {
 				t.Fatalf("%s: %d bins", every, len(h.bins))
 			}
@@ -52,13 +52,13 @@ func TestHistory(t *testing.T) {
 	}
 	var h history
 	for i, v := range []*detector.Verdict{healthy, leak, {}, leak} {
-		h.add(scriptStart+time.Duration(i), 1, v)
+		h.add(scriptStart+time.Duration(i), gpu.Some[uint64](1), v)
 	}
 	if c := h.curve(nil, 0); c.Called != scriptStart+1 {
 		t.Errorf("called at %s", c.Called-scriptStart)
 	}
-	h.add(scriptStart+10, 1, healthy)
-	h.add(scriptStart+9, 1, leak) // the clock went back: since when it leaks is not known
+	h.add(scriptStart+10, gpu.Some[uint64](1), healthy)
+	h.add(scriptStart+9, gpu.Some[uint64](1), leak) // the clock went back: since when it leaks is not known
 	if c := h.curve(nil, 0); c.Called != 0 || len(c.Ranges) != 1 {
 		t.Errorf("after the clock went back: %+v", c)
 	}
@@ -176,7 +176,7 @@ func TestCurvesOfInstances(t *testing.T) {
 			}
 		}
 	})
-	if n := len(l.curves.memories); n != 2 { // it has ended
+	if n := len(l.memories); n != 2 { // it has ended
 		t.Errorf("curves of %d memories are kept, want those of the GPU and of its instance", n)
 	}
 }

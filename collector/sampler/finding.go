@@ -33,19 +33,15 @@ func (l *loop) find(state *DeviceState) {
 		if d.Judgement.T == 0 {
 			continue // nothing is known of it this time
 		}
-		key := gpu.Opt[instanceKey]{}
-		if d.Instance.OK {
-			key = gpu.Some(instanceKey{d.Instance.V, d.Profile})
-		}
-		s := d.Sample()
-		s.Ends, s.FillsWithin = l.deaths[d.Instance], l.sampler.cfg.Detector.FillsWithin
-		m := l.findings[key]
-		for _, f := range m.Judge(s) {
+		m, s := l.memories[d.Instance], d.Sample()
+		s.Ends, s.FillsWithin = m.deaths, l.sampler.cfg.Detector.FillsWithin
+		for _, f := range m.finding.Judge(s) {
 			state.Findings = append(state.Findings, FindingState{d.Instance, f})
 		}
-		l.findings[key] = m
 	}
-	clear(l.deaths)
+	for _, m := range l.memories {
+		m.deaths = nil
+	}
 }
 
 // died notes that a process ended while the memory was full.
@@ -55,5 +51,6 @@ func (l *loop) died(id gpu.ProcessID, instance gpu.Opt[uint32], at time.Duration
 	if e := l.processes.ended[key]; e != nil {
 		end.Began, end.At = e.first, e.seen // the next one may be in the very frame that misses it
 	}
-	l.deaths[instance] = append(l.deaths[instance], end)
+	m := l.memories[instance]
+	m.deaths = append(m.deaths, end)
 }

@@ -9,16 +9,28 @@ import (
 
 	"github.com/go-kit/log/level"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 type domain = detector.Domain[gpu.ProcessID]
 
-// instanceKey names a GPU instance for as long as the layout stays.
-type instanceKey struct {
-	id      uint32
-	profile string
+// memory is what is learnt of one memory: that of the GPU, or of a GPU instance for as long as the layout stays.
+type memory struct {
+	profile string // of the instance
+	domain  *domain
+	finding finding.Memory
+	deaths  []finding.End // of this frame, while it was full
+	history history
+	curve   *Curve // of history, as it was made last
+}
+
+// wholeGPU is the instance of the GPU's own memory.
+var wholeGPU gpu.Opt[uint32]
+
+func (l *loop) newMemory(instance gpu.Opt[uint32], profile string) *memory {
+	return &memory{profile: profile, domain: l.tuning.newDomain(instance, profile)}
 }
 
 // learn has the detector see a sample of which nobody will see the verdict, because a later one is there. The curves
@@ -29,15 +41,17 @@ func (l *loop) learn(sample *gpu.Sample) {
 		l.peak.Add(sample.T, peakSpan, sample.Memory.Used.V)
 	}
 	l.repartition(sample)
+	observe := func(instance gpu.Opt[uint32], frame *detector.Frame[gpu.ProcessID], used gpu.Opt[uint64]) {
+		m := l.memories[instance]
+		l.observe(m, frame)
+		m.history.add(sample.T, used, &detector.Verdict{})
+	}
 	frame, _ := l.frames.Device(l.info, sample)
-	l.observe(l.domain, frame)
-	l.curves.add(gpu.Opt[instanceKey]{}, sample.T, sample.Memory.Used, &detector.Verdict{})
+	observe(wholeGPU, frame, sample.Memory.Used)
 	for i := range sample.Instances {
 		in := &sample.Instances[i]
-		key := instanceKey{in.ID, in.Profile}
 		frame, _ := l.frames.Instance(l.info, sample, in)
-		l.observe(l.instances[key], frame)
-		l.curves.add(gpu.Some(key), sample.T, in.Memory.Used, &detector.Verdict{})
+		observe(gpu.Some(in.ID), frame, in.Memory.Used)
 	}
 }
 
@@ -63,8 +77,8 @@ func unattributed(info gpu.Info, sample *gpu.Sample) gpu.Opt[uint64] {
 func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 	l.repartition(sample)
 	frame, index := l.frames.Device(l.info, sample)
-	if l.observe(l.domain, frame) {
-		state.Judgement = l.take(l.domain.Judgement(), sample, index, state, gpu.Opt[uint32]{}, sample.Memory.Capacity())
+	if l.observe(l.memories[wholeGPU], frame) {
+		state.Judgement = l.take(sample, index, state, wholeGPU, sample.Memory.Capacity())
 	}
 	if len(sample.Instances) > 0 {
 		// The slices run out of memory, not the GPU: of the whole there are statistics and no verdict.
@@ -75,8 +89,8 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 		in := &sample.Instances[i]
 		frame, index := l.frames.Instance(l.info, sample, in)
 		is := InstanceState{Instance: *in}
-		if d := l.instances[instanceKey{in.ID, in.Profile}]; l.observe(d, frame) {
-			is.Judgement = l.take(d.Judgement(), sample, index, state, gpu.Some(in.ID), in.Memory.Capacity())
+		if l.observe(l.memories[gpu.Some(in.ID)], frame) {
+			is.Judgement = l.take(sample, index, state, gpu.Some(in.ID), in.Memory.Capacity())
 		}
 		state.Instances = append(state.Instances, is)
 	}
@@ -87,41 +101,42 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 func (l *loop) repartition(sample *gpu.Sample) {
 	known := l.laidOut
 	l.laidOut = true
-	same := len(sample.Instances) == len(l.instances)
+	same := len(sample.Instances) == len(l.memories)-1
 	for i := range sample.Instances {
-		in := &sample.Instances[i]
-		same = same && l.instances[instanceKey{in.ID, in.Profile}] != nil
+		m := l.memories[gpu.Some(sample.Instances[i].ID)]
+		same = same && m != nil && m.profile == sample.Instances[i].Profile
 	}
 	if same {
 		return
 	}
+	whole := l.memories[wholeGPU]
+	whole.finding = finding.Memory{}
 	if known {
-		l.domain.Reset(detector.ReasonRepartition)
+		whole.domain.Reset(detector.ReasonRepartition)
 		level.Info(l.logger).Log("msg", "MIG layout changed", "instances", len(sample.Instances))
 	}
-	clear(l.instances)
-	clear(l.findings)
+	l.memories = map[gpu.Opt[uint32]]*memory{wholeGPU: whole}
 	for i := range sample.Instances {
-		in := &sample.Instances[i]
-		key := instanceKey{in.ID, in.Profile}
-		l.instances[key] = l.tuning.newDomain(gpu.Some(key))
+		instance := gpu.Some(sample.Instances[i].ID)
+		l.memories[instance] = l.newMemory(instance, sample.Instances[i].Profile)
 	}
 }
 
-// observe adds a frame to a domain, if that can be; a clock that went back starts it anew.
-func (l *loop) observe(d *domain, frame *detector.Frame[gpu.ProcessID]) bool {
-	err := d.Observe(frame)
+// observe adds a frame to a memory, if that can be; a clock that went back starts it anew.
+func (l *loop) observe(m *memory, frame *detector.Frame[gpu.ProcessID]) bool {
+	err := m.domain.Observe(frame)
 	if err == nil {
 		return true
 	}
 	level.Warn(l.logger).Log("msg", "the clock of the source went back; judging starts anew", "err", err)
-	d.Reset(detector.ReasonClockStep)
-	clear(l.findings)
-	return d.Observe(frame) == nil
+	m.domain.Reset(detector.ReasonClockStep)
+	m.finding = finding.Memory{}
+	return m.domain.Observe(frame) == nil
 }
 
-// take copies a judgement, which belongs to the domain, into the state.
-func (l *loop) take(j *detector.Judgement[gpu.ProcessID], sample *gpu.Sample, index []int, state *DeviceState, instance gpu.Opt[uint32], capacity gpu.Opt[uint64]) detector.Judgement[gpu.ProcessID] {
+// take copies the judgement on a memory, which belongs to its domain, into the state.
+func (l *loop) take(sample *gpu.Sample, index []int, state *DeviceState, instance gpu.Opt[uint32], capacity gpu.Opt[uint64]) detector.Judgement[gpu.ProcessID] {
+	j := l.memories[instance].domain.Judgement()
 	for i := range j.Members {
 		l.processes.judged(sample, index[i], &j.Members[i])
 	}
@@ -131,7 +146,7 @@ func (l *loop) take(j *detector.Judgement[gpu.ProcessID], sample *gpu.Sample, in
 			l.exits++
 			l.died(j.Exited[i].Key, instance, sample.T)
 			if last := l.published.Load(); last != nil {
-				l.said.logEnd(l.logger, last.state, processKey{j.Exited[i].Key, instance}, sample.Time)
+				l.said.logEnd(l.logger, last, processKey{j.Exited[i].Key, instance}, sample.Time)
 			}
 		}
 	}
@@ -153,15 +168,8 @@ func (l *loop) take(j *detector.Judgement[gpu.ProcessID], sample *gpu.Sample, in
 
 // knows reports whether the detector can still name a process.
 func (l *loop) knows(key processKey) bool {
-	if !key.instance.OK {
-		return l.domain.Knows(key.id)
-	}
-	for in, d := range l.instances {
-		if in.id == key.instance.V {
-			return d.Knows(key.id)
-		}
-	}
-	return false
+	m := l.memories[key.instance]
+	return m != nil && m.domain.Knows(key.id)
 }
 
 // workloadState names a group by the owner of one of its members. Members of a pod
@@ -179,14 +187,4 @@ func workloadState(g *detector.GroupVerdict, sample *gpu.Sample, index []int, in
 		}
 	}
 	return w
-}
-
-// profileOf returns the profile of an instance; "" where there is none.
-func (l *loop) profileOf(instance gpu.Opt[uint32]) string {
-	for key := range l.instances {
-		if instance == gpu.Some(key.id) {
-			return key.profile
-		}
-	}
-	return ""
 }

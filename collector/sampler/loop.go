@@ -39,7 +39,7 @@ type loop struct {
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when run has returned
 
-	published atomic.Pointer[publication]
+	published atomic.Pointer[DeviceState]   // immutable
 	prepared  atomic.Pointer[deviceHistory] // for the state file
 	reading   stopwatch                     // since when the GPU is being read; each call starts it anew
 	missed    atomic.Uint64
@@ -52,14 +52,11 @@ type loop struct {
 type progress struct {
 	frames    finding.Frames
 	tuning    *tuning
-	domain    *domain
-	instances map[instanceKey]*domain
+	memories  map[gpu.Opt[uint32]]*memory // by instance, with wholeGPU
 	processes processTable
 	peak      detector.Crest[uint64]
 	said      findingLog
 	hung      bool // the log has said that a call has not returned
-	findings  map[gpu.Opt[instanceKey]]finding.Memory
-	deaths    map[gpu.Opt[uint32]][]finding.End // of this frame, while the memory was full
 	curves    curves
 	status    gpu.Status
 	readings  []reading
@@ -68,7 +65,7 @@ type progress struct {
 	fault     faultLog
 	lost      bool // the GPU cannot be read, and what it held is gone
 	blind     bool // it is read, and does not tell how much memory is used
-	laidOut   bool // instances is the layout of a sample, or of an earlier exporter's last
+	laidOut   bool // memories has the layout of a sample, or of an earlier exporter's last
 	restored  bool // from the state file, which does not tell whose the processes are
 	exits     uint64
 	// ahead is how far the wall clock has been set since the source's clock was
@@ -76,13 +73,6 @@ type progress struct {
 	ahead time.Duration
 	// preparedAt is when the history was prepared last.
 	preparedAt time.Time
-}
-
-// publication is what a loop publishes after a sample. It is immutable.
-type publication struct {
-	state      *DeviceState
-	unresolved int
-	readings   []reading
 }
 
 // reading is how the last reading of a group went.
@@ -96,20 +86,16 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 	info := d.Info()
 	l := &loop{
 		sampler: s, device: d, info: info, done: make(chan struct{}), cancel: func() {},
-		logger: log.With(s.cfg.Logger, "gpu", info.IndexLabel(), "uuid", info.UUID),
-		progress: progress{
-			instances: map[instanceKey]*domain{},
-			findings:  map[gpu.Opt[instanceKey]]finding.Memory{},
-			deaths:    map[gpu.Opt[uint32]][]finding.End{},
-			processes: newProcessTable(s.cfg, info.IndexLabel(), s.jobs.Load),
-			curves:    curves{memories: map[gpu.Opt[instanceKey]]*history{}},
-		},
+		logger:   log.With(s.cfg.Logger, "gpu", info.IndexLabel(), "uuid", info.UUID),
+		progress: progress{processes: newProcessTable(s.cfg, info.IndexLabel(), s.jobs.Load)},
 	}
 	l.processes.gone = func(key processKey, e *processEntry) {
-		s.ends.add(finding.RunsOn(e.owner, info.Name, l.profileOf(key.instance)), e.owner.ContainerID, e.seen)
+		if m := l.memories[key.instance]; m != nil {
+			s.ends.add(finding.RunsOn(e.owner, info.Name, m.profile), e.owner.ContainerID, e.seen)
+		}
 	}
 	l.tuning = &tuning{loop: l, resolve: s.resolve.Load()}
-	l.domain = l.tuning.newDomain(gpu.Opt[instanceKey]{})
+	l.memories = map[gpu.Opt[uint32]]*memory{wholeGPU: l.newMemory(wholeGPU, "")}
 	return l
 }
 
@@ -188,12 +174,12 @@ func (l *loop) fail(err error) {
 }
 
 // publishDown publishes that the GPU cannot be read, and when that was possible last.
-func (l *loop) publishDown(last *publication, why string) {
+func (l *loop) publishDown(last *DeviceState, why string) {
 	down := &DeviceState{Info: l.info, Error: why}
 	if last != nil {
-		down.SampleTime, down.Owner = last.state.SampleTime, last.state.Owner
+		down.SampleTime, down.Owner = last.SampleTime, last.Owner
 	}
-	l.published.Store(&publication{state: down})
+	l.published.Store(down)
 }
 
 // wentAway reports whether what a GPU held is gone with this failure: it has to be reset before it can be read again, or the
@@ -213,10 +199,9 @@ func (l *loop) forget() {
 		return
 	}
 	l.lost, l.laidOut = true, false
-	l.domain.Reset(detector.ReasonDeviceReset)
-	clear(l.instances)
-	clear(l.findings)
-	clear(l.curves.memories)
+	whole := &memory{domain: l.memories[wholeGPU].domain}
+	whole.domain.Reset(detector.ReasonDeviceReset)
+	l.memories = map[gpu.Opt[uint32]]*memory{wholeGPU: whole}
 }
 
 func (l *loop) slowDue(t time.Duration) bool {
@@ -260,6 +245,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 		Info: l.info, Up: true, SampleTime: sample.Time,
 		Memory: sample.Memory, MIGEnabled: sample.MIGEnabled, Status: l.status, Owner: sample.Owner,
 		Unattributed: unattributed(l.info, sample), ProcessesKnown: sample.ProcessesKnown, ProcessCount: len(sample.Processes),
+		unresolved: unresolved, readings: l.readings,
 	}
 	l.logBlind(sample)
 	if sample.Memory.Used.OK {
@@ -274,7 +260,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	state.toWall(l.ahead)
 	l.draw(sample, state)
 	l.said.update(l.logger, state, &l.sampler.cfg.Detector)
-	l.published.Store(&publication{state: state, unresolved: unresolved, readings: l.readings})
+	l.published.Store(state)
 }
 
 // logBlind says once that nothing tells how much memory is used, so that nothing of it is
@@ -310,10 +296,9 @@ func (l *loop) locate(sample *gpu.Sample, state *DeviceState) {
 
 // publishStatus publishes the last sample once more, with the status that was read after it.
 func (l *loop) publishStatus() {
-	last := l.published.Load()
-	state := *last.state
-	state.Status = l.status
-	l.published.Store(&publication{state: &state, unresolved: last.unresolved, readings: l.readings})
+	state := *l.published.Load()
+	state.Status, state.readings = l.status, l.readings
+	l.published.Store(&state)
 }
 
 // current returns the state of the GPU now, for one reader: the published one, or only that it is down when a call has not
@@ -327,9 +312,9 @@ func (l *loop) current() *DeviceState {
 	case p == nil && !down:
 		return nil
 	case p != nil && down:
-		d.SampleTime, d.Owner = p.state.SampleTime, p.state.Owner
+		d.SampleTime, d.Owner = p.SampleTime, p.Owner
 	case p != nil:
-		d = *p.state
+		d = *p
 	}
 	switch {
 	case l.retired.on():
@@ -378,7 +363,7 @@ func (l *loop) stop() bool {
 // resume makes l, which has not been started, go on with the GPU of a loop that is
 // over. The GPU was gone, so that what it held is gone, too; its counters go on.
 func (l *loop) resume(before *loop) {
-	l.domain, l.exits, l.lost = before.domain, before.exits, before.lost
+	l.memories, l.exits, l.lost = before.memories, before.exits, before.lost
 	l.tuning = before.tuning
 	l.tuning.loop = l
 	l.forget()
@@ -396,8 +381,8 @@ func (l *loop) replace(before *loop) {
 	l.missed.Store(before.missed.Load())
 	l.prepared.Store(before.prepared.Load())
 	if p := before.published.Load(); p != nil {
-		now, state := *p, *p.state
-		state.Info, now.state = l.info, &state
+		now := *p
+		now.Info = l.info
 		l.published.Store(&now)
 	}
 }

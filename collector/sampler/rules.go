@@ -35,8 +35,8 @@ type tuning struct {
 }
 
 // newDomain returns a domain without history: that of the GPU, or of a GPU instance.
-func (t *tuning) newDomain(instance gpu.Opt[instanceKey]) *domain {
-	d, err := detector.NewDomain(func(s detector.Subject[gpu.ProcessID]) detector.Config { return t.config(&s, instance) })
+func (t *tuning) newDomain(instance gpu.Opt[uint32], profile string) *domain {
+	d, err := detector.NewDomain(func(s detector.Subject[gpu.ProcessID]) detector.Config { return t.config(&s, instance, profile) })
 	if err != nil {
 		panic(err) // config returns nothing invalid for a GPU or GPU instance
 	}
@@ -45,12 +45,12 @@ func (t *tuning) newDomain(instance gpu.Opt[instanceKey]) *domain {
 }
 
 // config returns the configuration of a series.
-func (t *tuning) config(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[instanceKey]) detector.Config {
+func (t *tuning) config(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[uint32], profile string) detector.Config {
 	common := t.loop.sampler.cfg.Detector
 	if *t.resolve == nil {
 		return common
 	}
-	if cfg := (*t.resolve)(t.loop.labelsOf(s, instance)); cfg.Validate() == nil {
+	if cfg := (*t.resolve)(t.loop.labelsOf(s, instance, profile)); cfg.Validate() == nil {
 		return cfg
 	}
 	return common
@@ -66,27 +66,24 @@ func (l *loop) reconfigure() {
 		return
 	}
 	t.resolve = now
-	l.domain.Reconfigure()
-	for _, d := range l.instances {
-		d.Reconfigure()
+	for _, m := range l.memories {
+		m.domain.Reconfigure()
 	}
 }
 
 // labelsOf returns the labels of a series of the GPU or of one of its instances.
-func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[instanceKey]) map[string]string {
+func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[uint32], profile string) map[string]string {
 	labels := map[string]string{
 		"scope": "gpu", "gpu": l.info.IndexLabel(), "uuid": l.info.UUID, "name": l.info.Name,
 	}
-	id := gpu.Opt[uint32]{}
 	if instance.OK {
-		id = gpu.Some(instance.V.id)
-		labels["scope"], labels["gpu_instance"], labels["profile"] = "mig", InstanceID(id), instance.V.profile
+		labels["scope"], labels["gpu_instance"], labels["profile"] = "mig", InstanceID(instance), profile
 	}
 	switch s.Kind {
 	case detector.KindResidual:
 		labels["scope"] = "residual"
 	case detector.KindMember:
-		o := l.processes.lastOwner(processKey{s.Key, id})
+		o := l.processes.lastOwner(processKey{s.Key, instance})
 		labels["scope"], labels["pid"] = "process", strconv.FormatUint(uint64(s.Key.PID), 10)
 		labels["process"], labels["container"] = o.Process, o.Container
 		labels["namespace"], labels["pod"], labels["slurm_job"] = o.Namespace, o.Pod, o.SlurmJob

@@ -350,10 +350,10 @@ func (s *Sampler) State() *State {
 		d.XIDs = s.xidsOf(d.Info.UUID)
 		d.Allotments = allotmentsOf(d, host.allotments)
 		state.Devices = append(state.Devices, d)
-		if p := l.published.Load(); p != nil && d.Up {
-			state.Unresolved += p.unresolved
+		state.Unresolved += d.unresolved
+		if p := l.published.Load(); p != nil {
+			state.addReadings(p.readings)
 		}
-		state.addReadings(l)
 	}
 	if f, ok := s.attribution(host); ok {
 		state.Collectors = append(state.Collectors, f)
@@ -363,12 +363,8 @@ func (s *Sampler) State() *State {
 }
 
 // addReadings adds the last readings of a GPU's groups.
-func (s *State) addReadings(l *loop) {
-	p := l.published.Load()
-	if p == nil {
-		return
-	}
-	for _, r := range p.readings {
+func (s *State) addReadings(readings []reading) {
+	for _, r := range readings {
 		i := slices.IndexFunc(s.Collectors, func(c FamilyState) bool { return c.Name == string(r.group) })
 		if i < 0 {
 			i = len(s.Collectors)

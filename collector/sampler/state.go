@@ -122,6 +122,9 @@ type DeviceState struct {
 	Curve *Curve
 	// Ends are the last processes that ended and had held a part of the memory, in the order of their ends.
 	Ends []EndState
+	// unresolved counts the processes that could not be looked up, and readings tell how the last reading of each group went.
+	unresolved int
+	readings   []reading
 }
 
 // XIDState counts one XID error.

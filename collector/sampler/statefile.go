@@ -236,9 +236,13 @@ func outlives(id gpu.ProcessID) bool { return id.Start != 0 }
 
 // history returns the detector's memory of the loop's GPU.
 func (l *loop) history() *deviceHistory {
-	h := &deviceHistory{UUID: l.info.UUID, Saved: time.Now(), Domain: l.domain.Save(nil), Finding: l.findings[gpu.Opt[instanceKey]{}]}
-	for key, d := range l.instances {
-		h.Instances = append(h.Instances, instanceHistory{ID: key.id, Profile: key.profile, Domain: d.Save(nil), Finding: l.findings[gpu.Some(key)]})
+	h := &deviceHistory{UUID: l.info.UUID, Saved: time.Now()}
+	for instance, m := range l.memories {
+		if !instance.OK {
+			h.Domain, h.Finding = m.domain.Save(nil), m.finding
+			continue
+		}
+		h.Instances = append(h.Instances, instanceHistory{ID: instance.V, Profile: m.profile, Domain: m.domain.Save(nil), Finding: m.finding})
 	}
 	for key, e := range l.processes.ended {
 		h.Ended = append(h.Ended, processHistory(key, e.owner))
@@ -268,19 +272,20 @@ func (l *loop) restore(h *deviceHistory) error {
 		}
 		l.processes.ended[key] = &processEntry{owner: &e.Owner}
 	}
-	findings := map[gpu.Opt[instanceKey]]finding.Memory{{}: h.Finding}
-	whole, instances := l.tuning.newDomain(gpu.Opt[instanceKey]{}), map[instanceKey]*domain{}
-	if err := whole.Restore(h.Domain, outlives); err != nil {
+	memories := map[gpu.Opt[uint32]]*memory{}
+	add := func(instance gpu.Opt[uint32], profile string, domain []byte, found finding.Memory) error {
+		m := l.newMemory(instance, profile)
+		m.finding, memories[instance] = found, m
+		return m.domain.Restore(domain, outlives)
+	}
+	if err := add(wholeGPU, "", h.Domain, h.Finding); err != nil {
 		return fmt.Errorf("GPU %s: %w", h.UUID, err)
 	}
 	for _, in := range h.Instances {
-		key := instanceKey{in.ID, in.Profile}
-		d := l.tuning.newDomain(gpu.Some(key))
-		if err := d.Restore(in.Domain, outlives); err != nil {
+		if err := add(gpu.Some(in.ID), in.Profile, in.Domain, in.Finding); err != nil {
 			return fmt.Errorf("GPU %s, instance %d: %w", h.UUID, in.ID, err)
 		}
-		instances[key], findings[gpu.Some(key)] = d, in.Finding
 	}
-	l.domain, l.instances, l.findings, l.laidOut, l.restored = whole, instances, findings, true, true
+	l.memories, l.laidOut, l.restored = memories, true, true
 	return nil
 }
