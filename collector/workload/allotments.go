@@ -9,9 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -53,7 +51,7 @@ func newAllotments(socket string, given bool) *allotments {
 // none reports that no socket is named and none is at the usual place.
 func (a *allotments) none() bool { return !a.given && allMissing(lookAt([]string{a.socket})) }
 
-// list returns the allotments now, sorted, each once, at most maxAllotments. It is nil, nil where there is no kubelet.
+// list returns the allotments now, at most maxAllotments. A GPU of several replicas may be there several times. It is nil, nil where there is no kubelet.
 // Each call has its own connection: calls are rare, and a kubelet that starts replaces its socket.
 func (a *allotments) list(ctx context.Context) ([]Allotment, error) {
 	ctx, cancel := context.WithTimeout(ctx, podResourcesTimeout)
@@ -70,42 +68,28 @@ func (a *allotments) list(ctx context.Context) ([]Allotment, error) {
 }
 
 func (a *allotments) listPods(ctx context.Context) ([]*podresourcesv1.PodResources, error) {
-	client, hangUp, err := dialSocket(ctx, a.socket)
+	client, err := dialSocket(ctx, a.socket)
 	if err != nil {
 		return nil, err
 	}
-	defer hangUp()
+	defer client.Close()
 	r, err := podresourcesv1.NewPodResourcesListerClient(client).List(ctx, &podresourcesv1.ListPodResourcesRequest{})
 	return r.GetPodResources(), err
 }
 
 // allotted returns the GPUs among the resources of pods.
-func allotted(pods []*podresourcesv1.PodResources) []Allotment {
-	found := map[Allotment]bool{}
+func allotted(pods []*podresourcesv1.PodResources) (list []Allotment) {
 	for _, pod := range pods {
 		for _, c := range pod.GetContainers() {
 			for _, device := range devicesOf(c) {
-				if len(found) >= maxAllotments {
-					return sorted(found)
+				if len(list) >= maxAllotments {
+					return list
 				}
-				found[Allotment{
-					Device:    device,
-					Namespace: label(pod.GetNamespace(), maxName),
-					Pod:       label(pod.GetName(), maxName),
-					Container: label(c.GetName(), maxName),
-				}] = true
+				list = append(list, Allotment{device, label(pod.GetNamespace(), maxName), label(pod.GetName(), maxName), label(c.GetName(), maxName)})
 			}
 		}
 	}
-	return sorted(found)
-}
-
-// sorted returns allotments in order of device, then of names.
-func sorted(found map[Allotment]bool) []Allotment {
-	return slices.SortedFunc(maps.Keys(found), func(a, b Allotment) int {
-		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Namespace, b.Namespace),
-			cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Container, b.Container))
-	})
+	return list
 }
 
 // devicesOf returns the GPUs of a container, from device plugins and from dynamic resource allocation.

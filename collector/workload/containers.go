@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -40,8 +39,6 @@ const (
 	// maxListDelay is between two lists that fail.
 	maxListDelay   = 10 * time.Second
 	runtimeTimeout = 5 * time.Second
-	// askAgainAfter is when a runtime without Kubernetes is asked again. It is asked earlier if its socket is replaced.
-	askAgainAfter = 30 * time.Second
 	// maxContainers bounds the answers that are kept.
 	maxContainers = 8192
 	// maxWaiting bounds the containers that one list is made for, so that one generation of answers can keep them.
@@ -148,14 +145,14 @@ func (c *containers) none() bool {
 	return !c.needed && allMissing(lookAt(c.sockets))
 }
 
-// nobodyToAsk reports that no socket is there, or that the runtimes do not serve Kubernetes. It needs c.mu.
+// nobodyToAsk reports that no socket is there, or that the runtimes did not serve Kubernetes: to do so they must start anew, with
+// new sockets. It needs c.mu.
 func (c *containers) nobodyToAsk() bool {
 	if c.needed {
 		return false
 	}
 	now := lookAt(c.sockets)
-	return allMissing(now) ||
-		c.last.err == nil && !c.last.served && time.Since(c.last.at) < askAgainAfter && slices.Equal(now, c.last.sockets)
+	return allMissing(now) || !c.last.at.IsZero() && c.last.err == nil && !c.last.served && slices.Equal(now, c.last.sockets)
 }
 
 // run asks the runtime when find has met an unknown container, until ctx is done. One list answers for all unknown
@@ -225,25 +222,16 @@ func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 	return true, nil
 }
 
-// learn keeps the answers of a list that was made for the waiting containers. The first answer for a container stays. It
-// needs c.mu.
+// learn keeps the answers of a list that was made for the waiting containers: last, so that they stay even if the list is longer
+// than maxContainers. A container that is not listed is in no pod. It needs c.mu.
 func (c *containers) learn(waiting map[string]bool, places map[string]place) {
 	for id, p := range places {
-		if _, ok := c.answers.get(id); !ok && !waiting[id] {
-			c.answers.put(id, p)
-		}
+		c.answers.put(id, p)
+		delete(c.waiting, id) // it may have been asked for meanwhile
 	}
-	// Last, so that they stay even if the list is longer than maxContainers.
 	for id := range waiting {
-		if _, ok := c.answers.get(id); !ok {
-			c.answers.put(id, places[id]) // a container that is not listed is in no pod
-		}
+		c.answers.put(id, places[id])
 	}
-	// A container that was asked for during the list waits no longer if the list has it.
-	maps.DeleteFunc(c.waiting, func(id string, _ bool) bool {
-		_, ok := c.answers.get(id)
-		return ok
-	})
 }
 
 // listFirst returns the list of the first runtime that has containers, and its socket. Docker's containerd does not serve
@@ -280,11 +268,11 @@ func listError(socket string, err error) error {
 func withRuntime(ctx context.Context, socket string, use func(context.Context, runtimeapi.RuntimeServiceClient) error) error {
 	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
 	defer cancel()
-	client, hangUp, err := dialSocket(ctx, socket)
+	client, err := dialSocket(ctx, socket)
 	if err != nil {
 		return err
 	}
-	defer hangUp()
+	defer client.Close()
 	return use(ctx, runtimeapi.NewRuntimeServiceClient(client))
 }
 

@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -211,7 +210,7 @@ func TestContainersWithoutRuntimeSocket(t *testing.T) {
 	<-pauses
 	wantProblem(t, given, socket, "no such file", "--collector.workload.cri-socket")
 
-	// The runtime comes later than the exporter. What was answered stays.
+	// The runtime comes later than the exporter.
 	having(inPod(idA, "default", "late", "main"), inPod(idB, "default", "later", "main")).start(t, socket)
 	if err := given.problem(); err != nil {
 		t.Errorf("problem of a socket that is there now: %v", err)
@@ -224,7 +223,6 @@ func TestContainersWithoutRuntimeSocket(t *testing.T) {
 	unknown(t, usual, idB)
 	<-pauses
 	known(t, usual, idB, place{"default", "later", "main", ""})
-	known(t, usual, idA, place{})
 }
 
 // wantProblem checks the text of the problem.
@@ -353,16 +351,7 @@ func TestContainersRuntimeWithoutCRI(t *testing.T) {
 				t.Errorf("problem of a Docker host: %v", err)
 			}
 
-			// It is asked again after a while.
-			c.mu.Lock()
-			c.last.at = c.last.at.Add(-askAgainAfter)
-			c.mu.Unlock()
-			unknown(t, c, containerNumber(1))
-			<-pauses
-			known(t, c, containerNumber(1), place{})
-			known(t, c, containerNumber(2), place{})
-
-			// And when it is started anew, with the CRI this time.
+			// It is asked again when it is started anew, with the CRI this time.
 			stop()
 			having(inPod(containerNumber(3), "default", "a", "main")).start(t, socket)
 			unknown(t, c, containerNumber(3))
@@ -408,31 +397,6 @@ func TestContainersSeveralRuntimes(t *testing.T) {
 				t.Errorf("the last was asked %d times, want never", n)
 			}
 		})
-	}
-}
-
-func TestContainersOneRuntimeListForAll(t *testing.T) {
-	var listed []*runtimeapi.Container
-	for n := range 500 {
-		listed = append(listed, inPod(containerNumber(n), "default", fmt.Sprintf("pod-%d", n), "main"))
-	}
-	r, socket := having(listed...), runtimeSocket(t)
-	r.start(t, socket)
-	c := newContainers([]string{socket}, true)
-	for n := range 1000 {
-		unknown(t, c, containerNumber(n))
-	}
-	pauses := running(t, c)
-	<-pauses
-	for n := range 1000 {
-		var want place
-		if n < 500 {
-			want = place{"default", fmt.Sprintf("pod-%d", n), "main", ""}
-		}
-		known(t, c, containerNumber(n), want)
-	}
-	if n := r.lists.Load(); n != 1 {
-		t.Errorf("%d lists, want one", n)
 	}
 }
 
@@ -527,12 +491,6 @@ func TestContainersAreBounded(t *testing.T) {
 			<-pauses
 		}
 	}
-
-	absent := newContainers(nil, false)
-	for n := range many {
-		known(t, absent, containerNumber(n), place{})
-		checkBound(t, absent)
-	}
 }
 
 func checkBound(t *testing.T, c *containers) {
@@ -542,20 +500,6 @@ func checkBound(t *testing.T, c *containers) {
 	if n := len(c.answers.young) + len(c.answers.old); n > maxContainers || len(c.waiting) > maxWaiting {
 		t.Fatalf("%d answers and %d waiting, want at most %d and %d", n, len(c.waiting), maxContainers, maxWaiting)
 	}
-}
-
-func TestContainersPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begin := time.Now()
-		if !pause(t.Context(), time.Second) || time.Since(begin) != time.Second {
-			t.Errorf("paused %v, want 1s", time.Since(begin))
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if pause(ctx, time.Hour) {
-			t.Error("the pause does not tell of the end")
-		}
-	})
 }
 
 // Of several sockets that are named one is enough.

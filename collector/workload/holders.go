@@ -129,8 +129,8 @@ func (w *walks) unreadable() (lowest uint32, why error) {
 // openFile is a device file that a process has open, and the link to it.
 type openFile struct{ device, link string }
 
-// Holders returns the processes that have a GPU's device file open, with or without memory on it, ordered by device and
-// pid: they keep a GPU from being reset. A process counts once for each device. There are at most 256, of the lowest pids.
+// Holders returns the processes that have a GPU's device file open, with or without memory on it, ordered by pid: they keep
+// a GPU from being reset. A process counts once for each device. There are at most 256, of the lowest pids.
 //
 // Only /dev/nvidia0, /dev/nvidia1 and so on count, as each stands for a GPU. /dev/nvidiactl, /dev/nvidia-uvm and
 // /dev/nvidia-modeset stand for the driver, and are open beside those. The files of /dev/nvidia-caps are rights, not GPUs.
@@ -207,11 +207,6 @@ func (r *Resolver) holders(ctx context.Context, pids []uint32) []Holder {
 	for i := range list {
 		list[i].Process.Owner, _ = r.Await(ctx, list[i].Process.ID)
 	}
-	slices.SortFunc(list, func(a, b Holder) int {
-		// Shorter names first: nvidia9 comes before nvidia10.
-		return cmp.Or(cmp.Compare(len(a.Device), len(b.Device)), cmp.Compare(a.Device, b.Device),
-			cmp.Compare(a.Process.ID.PID, b.Process.ID.PID))
-	})
 	return list
 }
 

@@ -20,12 +20,13 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
-// summary returns holders as device, pid, start and name.
+// summary returns holders as device, pid, start and name, in order.
 func summary(holders []Holder) (s []string) {
 	for _, h := range holders {
 		p := h.Process
 		s = append(s, fmt.Sprintf("%s %d/%d %c %s", h.Device, p.ID.PID, p.ID.Start, p.State, p.Owner.Process))
 	}
+	slices.Sort(s)
 	return s
 }
 
@@ -54,7 +55,7 @@ func TestHolders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"/dev/nvidia9 3/1 S a", "/dev/nvidia9 20/2 S b", "/dev/nvidia10 20/2 S b", "/dev/nvidia10 30/3 S persistenced"}
+	want := []string{"/dev/nvidia10 20/2 S b", "/dev/nvidia10 30/3 S persistenced", "/dev/nvidia9 20/2 S b", "/dev/nvidia9 3/1 S a"}
 	if got := summary(holders); !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -47,35 +47,17 @@ func allMissing(sockets []socketFile) bool {
 	return !slices.ContainsFunc(sockets, func(s socketFile) bool { return !s.missing })
 }
 
-// dialSocket connects to a unix socket and returns a client. hangUp closes both.
-//
-// It connects itself, because gRPC's errors do not show whether the socket is missing, forbidden or stale. A broken
-// connection is not replaced: each call has its own client.
-func dialSocket(ctx context.Context, socket string) (client *grpc.ClientConn, hangUp func(), err error) {
+// dialSocket returns a client of a unix socket. It connects first itself, because gRPC's errors do not show whether the socket is
+// missing, forbidden or stale.
+func dialSocket(ctx context.Context, socket string) (*grpc.ClientConn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	once := make(chan net.Conn, 1)
-	once <- conn
-	// The server sees this address, and some servers refuse a path there.
-	client, err = grpc.NewClient("passthrough:///localhost",
+	conn.Close()
+	return grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // the rights to the socket are the security
-		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
-			select {
-			case c := <-once:
-				return c, nil
-			default:
-				return nil, net.ErrClosed
-			}
-		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
-	if err != nil {
-		conn.Close()
-		return nil, nil, err
-	}
-	// A client that never used the connection does not close it.
-	return client, func() { client.Close(); conn.Close() }, nil
 }
 
 // advice returns what a person can do about an error of a socket, to be added to it; "" where nothing is known. flag
