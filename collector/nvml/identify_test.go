@@ -68,42 +68,6 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// A position whose GPU does not answer keeps it, and one whose GPU is lost does not.
-func TestAnswer(t *testing.T) {
-	before, now := &device{}, &device{}
-	done := make(chan struct{})
-	close(done)
-	for _, c := range []struct {
-		name string
-		id   identification
-		want *device
-	}{
-		{"answered", identification{done: done, device: now, last: before}, now},
-		{"under way", identification{done: make(chan struct{}), last: before}, before},
-		{"under way from the start", identification{done: make(chan struct{})}, nil},
-		{"failed", identification{done: done, err: &callError{ret: nvml.ERROR_UNKNOWN, outcome: failed}, last: before}, before},
-		{"lost", identification{done: done, err: &callError{ret: nvml.ERROR_GPU_IS_LOST, outcome: lost}, last: before}, nil},
-		{"not there", identification{done: done, err: errAbsent, last: before}, nil},
-		{"another generation", identification{done: done, err: errStale, last: before}, nil},
-	} {
-		if got := c.id.answer(); got != c.want {
-			t.Errorf("%s: %p, want %p", c.name, got, c.want)
-		}
-	}
-}
-
-func TestKnownDevicesStay(t *testing.T) {
-	k := known{devices: map[string]*device{}}
-	first, again := &device{info: gpu.Info{UUID: "GPU-1"}}, &device{info: gpu.Info{UUID: "GPU-1"}}
-	if k.get("GPU-1") != nil || k.settle(nil, first) != first || k.settle(nil, again) != first || k.get("GPU-1") != first {
-		t.Error("a GPU is not the same device as before")
-	}
-	k.list([]*device{first})
-	if now := k.now(); len(now) != 1 || now[0] != first {
-		t.Errorf("listed: %v", now)
-	}
-}
-
 // What identifies a device never changes: at another index it is another one.
 func TestKnownDeviceMoves(t *testing.T) {
 	s, err := New(Config{})
@@ -122,21 +86,6 @@ func TestKnownDeviceMoves(t *testing.T) {
 	}
 	if moved.current.Load().generation != 7 || s.known.get("GPU-1") != moved || s.known.at(0, "GPU-1") != moved {
 		t.Error("the device that moved does not stay")
-	}
-}
-
-// What fails aside leaves the sample valid, unless nothing can be read any more.
-func TestAside(t *testing.T) {
-	for _, c := range []struct {
-		ret   nvml.Return
-		fails bool
-	}{{nvml.ERROR_UNKNOWN, false}, {nvml.ERROR_GPU_IS_LOST, true}} {
-		err := &callError{"nvmlDeviceGetName", c.ret, classify(c.ret, nil)}
-		var r reading
-		r.aside(func() { r.errs, r.ended = append(r.errs, err), terminal(err) })
-		if got := r.failure(); (got != nil) != c.fails {
-			t.Errorf("%v aside: failure %v", err, got)
-		}
 	}
 }
 

@@ -137,21 +137,3 @@ func TestParseJobs(t *testing.T) {
 		}
 	}
 }
-
-func FuzzParseJobs(f *testing.F) {
-	for _, file := range []string{"", "1", "17 18\n\n\t19\r\n17\n", "1\x00\xff\u2028\u202e2", "123_[1-4%2]\n"} {
-		f.Add([]byte(file))
-	}
-	f.Fuzz(func(t *testing.T, file []byte) {
-		jobs := parseJobs(file)
-		if len(jobs) > maxJobsPerGPU {
-			t.Errorf("%d jobs", len(jobs))
-		}
-		for i, job := range jobs {
-			checkLabel(t, job, maxLabel)
-			if job == "" || slices.Contains(jobs[:i], job) {
-				t.Errorf("%q in %q", job, jobs)
-			}
-		}
-	})
-}

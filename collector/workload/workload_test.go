@@ -429,29 +429,6 @@ func TestOwnerIsShared(t *testing.T) {
 	}
 }
 
-// This test in the real procfs.
-func TestThisProcess(t *testing.T) {
-	r, err := New(Config{Command: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := r.stat(uint32(os.Getpid()))
-	if err != nil || s.Start == 0 || s.Kernel {
-		t.Fatalf("%+v, %v", s, err)
-	}
-	o, done := r.lookUp(gpu.ProcessID{PID: uint32(os.Getpid()), Start: s.Start})
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !done || o.Process != filepath.Base(exe) || o.User == "" || !strings.HasPrefix(o.Command, os.Args[0]) {
-		t.Errorf("%+v, done %t", o, done)
-	}
-	if os.Geteuid() == 0 && o.User != "root" {
-		t.Errorf("user %q, want root", o.User)
-	}
-}
-
 // A real program. Once it has exited, its directory, opened before, shows no other process.
 func TestProgramThatEnds(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "run.sh")
