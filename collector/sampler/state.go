@@ -13,52 +13,40 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// State is everything that is known at one moment. It and all that it refers to
-// are immutable: readers share it without a lock.
+// State is everything that is known at one moment. It and all that it refers to are immutable: readers share it without a lock.
 type State struct {
-	// Time is when the state was asked for.
-	Time time.Time
-	// DriverReason is why no GPU can be seen, as gpu.DriverError has it; "" while
-	// the driver answers, ReasonStarting before its first answer.
+	Time time.Time // when the state was asked for
+	// DriverReason is why no GPU can be seen, as gpu.DriverError has it; "" while the driver answers, ReasonStarting before its
+	// first answer.
 	DriverReason string
 	// Windows are the lengths of the detector's windows as Prometheus prints durations, in the order of
 	// detector.Verdict.Windows, of the series for which no rule says otherwise. Each detector.Fit tells its own.
-	Windows []string
-	// Devices are the GPUs seen in the last 24 h, ordered by index and UUID.
-	Devices []*DeviceState
-	// Awaited is how many more GPUs there are, whose first sample is still to come.
-	Awaited int
-	// PCIDevices is how many NVIDIA display controllers the PCI bus shows; absent where it cannot be read.
-	PCIDevices gpu.Opt[int]
-	// Collectors tells how the last reading of each enabled group went, over all GPUs, ordered by name.
-	Collectors []FamilyState
-	// Calls are the calls into the driver.
-	Calls gpu.CallsSnapshot
-	// Unresolved counts the processes of the last samples that could not be looked up in procfs.
-	Unresolved int
-	// DeviceHolders are the processes that have a device file of the driver open,
-	// at most 256; nil where that cannot be seen.
+	Windows    []string
+	Devices    []*DeviceState // the GPUs seen in the last 24 h, ordered by index and UUID
+	Awaited    int            // how many more GPUs there are, whose first sample is still to come
+	PCIDevices gpu.Opt[int]   // NVIDIA's display controllers on the PCI bus; absent where it cannot be read
+	Collectors []FamilyState  // of each enabled group, ordered by name
+	Calls      gpu.CallsSnapshot
+	Unresolved int // processes of the last samples that could not be looked up in procfs
+	// DeviceHolders are the processes that have a device file of the driver open, at most 256; nil where that cannot be seen.
 	DeviceHolders []DeviceHolder
 	// StateFile tells how the last writing of the state file went; nil before the first, and without such a file.
 	StateFile *FileState
-	// Reload tells how the last reading of the detector's rules went; nil where
-	// there are none. It is not the Sampler's to know.
+	// Reload tells how the last reading of the detector's rules went; nil where there are none. It is not the Sampler's to know.
 	Reload *FileState
 }
 
 // FileState tells how the last reading or writing of a file went.
 type FileState struct {
 	Success bool
-	// Time is that of the last success; zero if there was none.
-	Time time.Time
+	Time    time.Time // of the last success; zero if there was none
 }
 
-// FamilyState tells how the last reading of a family went.
+// FamilyState tells how the last reading of a family went, over all GPUs.
 type FamilyState struct {
-	Name    string
-	Success bool
-	// Duration is the time that it took, summed over the GPUs.
-	Duration time.Duration
+	Name     string
+	Success  bool
+	Duration time.Duration // summed over the GPUs
 }
 
 // DeviceHolder is a process that has a device file of the driver open.
@@ -67,64 +55,44 @@ type DeviceHolder = workload.Holder
 // Allotment is a GPU, or a GPU instance, that is allotted to a container.
 type Allotment = workload.Allotment
 
-// DeviceState is what is known of one GPU. Its moments (when a process started,
-// when a leak began) are the wall clock's, as far as that is known by now.
+// DeviceState is what is known of one GPU. Its moments (when a process started, when a leak began) are the wall clock's, as far
+// as that is known by now. Memory is in bytes.
 type DeviceState struct {
 	Info gpu.Info
 	// Up is false when the GPU cannot be read now; then only Info, Error, SampleTime, Owner, Missed and XIDs mean anything.
-	Up bool
-	// Error is why the GPU cannot be read; "" while it is Up, and where that is not known.
-	Error string
-	// SampleTime is the wall clock of the last sample; zero before the first.
-	SampleTime time.Time
-	// Owner is whom the GPU is allotted to, where the source says so; see gpu.Sample.Owner.
-	Owner *gpu.Owner
-	// Missed counts the samples that were due and were not taken.
-	Missed uint64
-	// XIDs are the XID errors since the exporter started, ordered by code; those
-	// that page are there from the start with a count of 0.
-	XIDs []XIDState
+	Up         bool
+	Error      string     // why the GPU cannot be read; "" while it is Up, and where that is not known
+	SampleTime time.Time  // the wall clock of the last sample; zero before the first
+	Owner      *gpu.Owner // whom the GPU is allotted to, where the source says so; see gpu.Sample.Owner
+	Missed     uint64     // samples that were due and were not taken
+	XIDs       []XIDState // since the exporter started, ordered by code; those that page are there from the start
 
-	Memory gpu.Memory
-	// UsedPeak is the highest used memory of the last 60 s in bytes.
-	UsedPeak gpu.Opt[uint64]
-	// Unattributed is the used memory minus that of all processes, in bytes;
-	// absent where the list of processes is not complete.
-	Unattributed gpu.Opt[uint64]
+	Memory       gpu.Memory
+	UsedPeak     gpu.Opt[uint64] // the highest used memory of the last 60 s
+	Unattributed gpu.Opt[uint64] // the used memory minus that of all processes; absent where their list is not complete
 	MIGEnabled   gpu.Opt[bool]
 	Status       gpu.Status
-	// Judgement is the detector's; its fields Members, Groups, Exited and Unreleased
-	// are nil here, they are in Processes, Workloads, ExitsNearCapacity and Unreleased.
+	// Judgement is the detector's; its fields Members, Groups, Exited and Unreleased are nil here, they are in Processes,
+	// Workloads, ExitsNearCapacity and Unreleased.
 	Judgement detector.Judgement[gpu.ProcessID]
-	// Instances are the GPU instances of a GPU in MIG mode.
-	Instances []InstanceState
-	// Processes are those that have series of their own, ordered by instance, pid and start.
-	Processes []ProcessState
-	// ProcessesKnown says that the driver tells which processes there are. Without it the counts below mean nothing.
-	ProcessesKnown bool
-	// ProcessCount is the number of all processes on the GPU.
-	ProcessCount int
-	// OtherProcesses are those without series of their own (too young, or over
-	// the cap), and OtherUsed the sum of their known memory in bytes.
-	OtherProcesses int
-	OtherUsed      uint64
-	// ExitsNearCapacity counts the processes that ended while the GPU was nearly full.
-	ExitsNearCapacity uint64
-	// Workloads are the pods and jobs with two processes or more on this GPU.
-	Workloads []WorkloadState
-	// Unreleased is the memory that stayed after its process had ended, ordered by instance, pid and start.
-	Unreleased []UnreleasedState
-	// Findings are what alerts say of the GPU, or of its instances.
-	Findings []FindingState
-	// Allotments are the containers that the GPU and its instances are allotted to, ordered by instance and names.
-	Allotments []AllotmentState
-	// Curve is that of the used memory; nil if there is none yet.
-	Curve *Curve
-	// Ends are the last processes that ended and had held a part of the memory, in the order of their ends.
-	Ends []EndState
-	// unresolved counts the processes that could not be looked up, and readings tell how the last reading of each group went.
-	unresolved int
-	readings   []reading
+	Instances []InstanceState // of a GPU in MIG mode
+	Processes []ProcessState  // those that have series of their own, ordered by instance, pid and start
+	// ProcessesKnown says that the driver tells which processes there are. Without it these counts mean nothing: of all
+	// processes, of those without series of their own (too young, or over the cap), and the sum of their known memory.
+	ProcessesKnown    bool
+	ProcessCount      int
+	OtherProcesses    int
+	OtherUsed         uint64
+	ExitsNearCapacity uint64            // processes that ended while the GPU was nearly full
+	Workloads         []WorkloadState   // the pods and jobs with two processes or more
+	Unreleased        []UnreleasedState // ordered by instance, pid and start
+	Findings          []FindingState    // what alerts say of the GPU, or of its instances
+	Allotments        []AllotmentState  // ordered by instance and names
+	Curve             *Curve            // of the used memory; nil if there is none yet
+	Ends              []EndState        // of the last processes that had held a part of the memory, in their order
+
+	unresolved int       // processes that could not be looked up
+	readings   []reading // how the last reading of each group went
 }
 
 // XIDState counts one XID error.
