@@ -6,7 +6,6 @@ package sampler
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -64,15 +63,4 @@ func (x *xidCounts) add(uuid string, e gpu.Event) (count uint64, worth bool) {
 	c.Count, c.Last = c.Count+1, e.Time
 	x.byUUID.Store(uuid, counts)
 	return c.Count, c.Count&(c.Count-1) == 0 || e.Time.Sub(before) >= xidPause
-}
-
-// sameBus reports whether two PCI addresses are the same: the kernel writes the
-// domain with four digits and no function, NVML with eight and a function.
-func sameBus(a, b string) bool {
-	return a != "" && busKey(a) == busKey(b)
-}
-
-func busKey(address string) string {
-	address, _, _ = strings.Cut(strings.ToLower(address), ".")
-	return strings.TrimLeft(address, "0")
 }

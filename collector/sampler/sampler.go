@@ -183,7 +183,7 @@ func (s *Sampler) event(e gpu.Event) {
 	}
 	known, info := "XID error of a GPU that is not listed", gpu.Info{UUID: e.UUID, PCIBusID: e.PCIBusID, Index: -1}
 	for _, l := range s.shared.Load().loops {
-		if l.info.UUID == e.UUID || (e.UUID == "" && sameBus(l.info.PCIBusID, e.PCIBusID)) {
+		if l.info.UUID == e.UUID || e.UUID == "" && l.info.PCIBusID == e.PCIBusID {
 			known, info = "XID error", l.info
 			break
 		}

@@ -319,8 +319,8 @@ func TestLostGPULosesItsOwn(t *testing.T) {
 	runSampler(t, source, nil, func(s *Sampler, out *lines) {
 		after(399 * time.Second)
 		source.events <- gpu.Event{Time: time.Unix(7, 0), UUID: "GPU-0", XID: 79}
-		source.events <- gpu.Event{Time: time.Unix(8, 0), PCIBusID: "0000:3B:00", XID: 13}
-		source.events <- gpu.Event{Time: time.Unix(9, 0), PCIBusID: "0000:99:00", XID: 13}
+		source.events <- gpu.Event{Time: time.Unix(8, 0), PCIBusID: "00000000:3B:00.0", XID: 13}
+		source.events <- gpu.Event{Time: time.Unix(9, 0), PCIBusID: "00000000:99:00.0", XID: 13}
 		after(20 * time.Second)
 		d := s.State().Devices
 		if d[0].Up || d[0].Memory.Used.OK || d[0].Judgement.T != 0 || !d[1].Up {

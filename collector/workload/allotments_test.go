@@ -37,17 +37,6 @@ func (k fakeKubelet) List(ctx context.Context, _ *podresourcesv1.ListPodResource
 	return k.list(ctx)
 }
 
-// listen returns a listener on a new socket.
-func listen(t *testing.T) *net.UnixListener {
-	t.Helper()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: runtimeSocket(t), Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
-}
-
 // serve has a kubelet listen on a new socket, or none of its API if list is nil.
 func serve(t *testing.T, list func(context.Context) (*podresourcesv1.ListPodResourcesResponse, error)) string {
 	t.Helper()
@@ -244,10 +233,13 @@ func TestNoKubelet(t *testing.T) {
 		t.Errorf("socket %q", a.socket)
 	}
 
-	l := listen(t)
-	l.SetUnlinkOnClose(false) // as a kubelet that was killed leaves it
-	l.Close()
-	_, err = newAllotments(l.Addr().String(), false).list(t.Context())
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: runtimeSocket(t), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.SetUnlinkOnClose(false) // as a kubelet that was killed leaves it
+	stale.Close()
+	_, err = newAllotments(stale.Addr().String(), false).list(t.Context())
 	if !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "mount the directory") {
 		t.Errorf("nothing listens: %v", err)
 	}
@@ -297,52 +289,5 @@ func TestKubeletHangs(t *testing.T) {
 	}
 	if got, err := a.list(ctx); got != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled before: %v, %v", got, err)
-	}
-}
-
-func TestSocketOfSomethingElse(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		// answer has the connection until the call has ended; it may cancel the call.
-		answer func(c net.Conn, cancel func(), ended <-chan struct{})
-		want   error // nil is any
-	}{
-		{name: "silent", answer: func(_ net.Conn, cancel func(), ended <-chan struct{}) {
-			cancel()
-			<-ended
-		}, want: context.Canceled},
-		{name: "hangs up", answer: func(net.Conn, func(), <-chan struct{}) {}},
-		{name: "speaks otherwise", answer: func(c net.Conn, _ func(), ended <-chan struct{}) {
-			_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
-			<-ended
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			l := listen(t)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			ended, answered := make(chan struct{}), make(chan struct{})
-			go func() {
-				defer close(answered)
-				for range 2 { // the first one only looks whether somebody is there
-					conn, err := l.Accept()
-					if err != nil {
-						t.Errorf("accept: %v", err)
-						return
-					}
-					defer conn.Close()
-					if n, _ := conn.Read(make([]byte, 1)); n > 0 {
-						c.answer(conn, cancel, ended)
-					}
-				}
-			}()
-			a := newAllotments(l.Addr().String(), true)
-			got, err := a.list(ctx)
-			close(ended)
-			<-answered
-			if got != nil || err == nil || c.want != nil && !errors.Is(err, c.want) {
-				t.Errorf("%v, %v, want %v", got, err, c.want)
-			}
-		})
 	}
 }
