@@ -257,34 +257,18 @@ func (r *Resolver) known(id gpu.ProcessID) answer {
 	return answer{owner: nobody}
 }
 
-// keep keeps an answer and returns the one to give. The values that were known first stay: all callers share one answer.
+// keep keeps an answer, unless a final one is known already, and returns the one to give: all callers share one.
 func (r *Resolver) keep(id gpu.ProcessID, a answer) answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.known(id)
-	if before.done {
+	if before := r.known(id); before.done {
 		return before
 	}
-	a.owner = merge(before.owner, a.owner)
 	r.answers.put(id, a)
 	return a
 }
 
-func merge(first, later *gpu.Owner) *gpu.Owner {
-	return &gpu.Owner{
-		Process:     cmp.Or(first.Process, later.Process),
-		User:        cmp.Or(first.User, later.User),
-		Command:     cmp.Or(first.Command, later.Command),
-		Namespace:   cmp.Or(first.Namespace, later.Namespace),
-		Pod:         cmp.Or(first.Pod, later.Pod),
-		Container:   cmp.Or(first.Container, later.Container),
-		ContainerID: cmp.Or(first.ContainerID, later.ContainerID),
-		SlurmJob:    cmp.Or(first.SlurmJob, later.SlurmJob),
-		Runs:        cmp.Or(first.Runs, later.Runs),
-	}
-}
-
-// look reads procfs.
+// look reads procfs. Of a process of which a file could not be read for a moment nothing is known yet.
 func (r *Resolver) look(id gpu.ProcessID) answer {
 	d, err := r.open(id.PID)
 	if err != nil {
@@ -295,51 +279,38 @@ func (r *Resolver) look(id gpu.ProcessID) answer {
 	if err != nil || s.Start != id.Start {
 		return answer{owner: nobody, read: !momentary(err)}
 	}
-	found, whole, program := r.read(d, s)
-	return answer{owner: &found, read: whole, program: program}
-}
-
-// read reads the files of a process; whole is false if it is worth to read them again.
-func (r *Resolver) read(d procDir, s hostfs.Stat) (o gpu.Owner, whole bool, program gpu.Program) {
-	whole = true
-	check := func(err error) { whole = whole && !momentary(err) }
-	name, args, err := r.program(d, s)
-	check(err)
-	o.Process = label(name, maxLabel)
+	name, args, noName := r.program(d, s)
+	uid, noUser := readUID(d)
+	group, noGroup := d.read("cgroup", 64<<10)
+	if noName != nil || momentary(noUser) || momentary(noGroup) {
+		return answer{owner: nobody}
+	}
+	in := hostfs.ParseCgroup(string(group))
+	o := &gpu.Owner{Process: label(name, maxLabel), ContainerID: in.Container, SlurmJob: in.SlurmJob}
 	if r.cfg.Command {
 		o.Command = label(strings.Join(args, " "), maxCommand)
 	}
-	uid, err := readUID(d)
-	check(err)
-	if err == nil {
+	if noUser == nil {
 		o.User = label(r.users.name(uid), maxLabel)
 	}
-	b, err := d.read("cgroup", 64<<10)
-	check(err)
-	p := hostfs.ParseCgroup(string(b))
-	o.ContainerID, o.SlurmJob = p.Container, p.SlurmJob
+	a := answer{owner: o, read: true}
 	if r.cfg.Secret != nil && o.Process != "" {
-		program = r.identify(s, name, args)
+		a.program = r.identify(s, name, args)
 	}
-	return o, whole, program
+	return a
 }
 
-// program returns the name of the process's program, and the arguments if they are needed. The error means: try again. The
-// name is empty if it could be another one then.
+// program returns the name of the process's program, and the arguments if they are needed. The error means: try again.
 func (r *Resolver) program(d procDir, s hostfs.Stat) (name string, args []string, err error) {
 	exe, err := d.Readlink("exe")
 	if momentary(err) {
 		return "", nil, err
 	}
 	exe = executable(exe)
-	nameless := exe == "" || interpreterOf(exe) != nil
-	if nameless || r.cfg.Command || r.cfg.Secret != nil {
+	if exe == "" || interpreterOf(exe) != nil || r.cfg.Command || r.cfg.Secret != nil {
 		b, err := d.read("cmdline", maxArguments)
-		if momentary(err) && nameless {
-			return "", nil, err
-		}
 		if momentary(err) {
-			return exe, nil, err
+			return "", nil, err
 		}
 		args = splitArguments(b)
 	}
