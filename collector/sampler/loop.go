@@ -60,8 +60,7 @@ type progress struct {
 	curves    curves
 	status    gpu.Status
 	readings  []reading
-	slowAt    time.Duration // when the status was read last, on the source's clock
-	slowOnce  bool
+	slowAt    gpu.Opt[time.Duration] // when the status was read last, on the source's clock
 	fault     faultLog
 	lost      bool // the GPU cannot be read, and what it held is gone
 	blind     bool // it is read, and does not tell how much memory is used
@@ -205,10 +204,10 @@ func (l *loop) forget() {
 }
 
 func (l *loop) slowDue(t time.Duration) bool {
-	if l.slowOnce && t-l.slowAt < l.sampler.cfg.SlowInterval && t >= l.slowAt {
+	if l.slowAt.OK && t-l.slowAt.V < l.sampler.cfg.SlowInterval && t >= l.slowAt.V {
 		return false
 	}
-	l.slowOnce, l.slowAt = true, t
+	l.slowAt = gpu.Some(t)
 	return true
 }
 
@@ -377,7 +376,7 @@ func (l *loop) replace(before *loop) {
 	l.progress = before.progress
 	l.tuning.loop = l
 	l.processes.index = l.info.IndexLabel()
-	l.slowOnce = false // the end may have cut the last reading of the status short
+	l.slowAt.OK = false // the end may have cut the last reading of the status short
 	l.missed.Store(before.missed.Load())
 	l.prepared.Store(before.prepared.Load())
 	if p := before.published.Load(); p != nil {

@@ -34,10 +34,9 @@ type processTable struct {
 	jobs    func() *jobsState
 	entries map[processKey]*processEntry
 	// ended are the processes that are not in the list any more, while the detector knows
-	// them; of those of a state file only the owner is known.
+	// them; of those of a state file only the owner is known, and of
+	// the living when they computed last.
 	ended map[processKey]*processEntry
-	// idle is since when the processes of a state file had computed nothing, on the source's clock, until the first sample.
-	idle  map[processKey]time.Duration
 	begun bool // a sample has been noted
 	// gone is told of each process that is not in the list any more.
 	gone    func(processKey, *processEntry)
@@ -86,14 +85,14 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 	for i := range sample.Processes {
 		p := &sample.Processes[i]
 		e := t.entries[keyOf(p)]
-		if was := t.ended[keyOf(p)]; e == nil && was != nil && was.seen > 0 {
-			e = was // it was missing from the list for a moment
-			t.entries[keyOf(p)] = e
-		}
 		if e == nil {
+			was := t.ended[keyOf(p)]
 			e = &processEntry{first: sample.T, busy: sample.T, newcomer: t.begun, noted: time.Now()}
-			if since, known := t.idle[keyOf(p)]; known && since < sample.T {
-				e.busy = since
+			switch {
+			case was != nil && was.seen > 0:
+				e = was // it was missing from the list for a moment
+			case was != nil && was.busy > 0 && was.busy < sample.T:
+				e.busy = was.busy
 			}
 			t.entries[keyOf(p)] = e
 		}
@@ -118,7 +117,7 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 			t.gone(key, e)
 		}
 	}
-	t.begun, t.idle = true, nil
+	t.begun = true
 	return unresolved
 }
 

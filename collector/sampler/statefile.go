@@ -264,13 +264,9 @@ func processHistory(key processKey, o *gpu.Owner) endedProcess {
 
 // restore gives the loop the memory that an earlier exporter had of its GPU: all of it or, on an error, nothing.
 func (l *loop) restore(h *deviceHistory) error {
-	l.processes.idle = map[processKey]time.Duration{}
 	for _, e := range slices.Concat(h.Ended, h.Living) {
 		key := processKey{gpu.ProcessID{PID: e.PID, Start: e.Start}, e.Instance}
-		if e.Busy > 0 {
-			l.processes.idle[key] = e.Busy
-		}
-		l.processes.ended[key] = &processEntry{owner: &e.Owner}
+		l.processes.ended[key] = &processEntry{owner: &e.Owner, busy: e.Busy}
 	}
 	memories := map[gpu.Opt[uint32]]*memory{}
 	add := func(instance gpu.Opt[uint32], profile string, domain []byte, found finding.Memory) error {
