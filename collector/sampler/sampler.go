@@ -181,10 +181,10 @@ func (s *Sampler) event(e gpu.Event) {
 		s.watched.Delete(e.UUID)
 		return
 	}
-	known, info := "XID error of a GPU that is not listed", gpu.Info{UUID: e.UUID, PCIBusID: e.PCIBusID, Index: -1}
+	msg, info, means := "XID error of a GPU that is not listed", gpu.Info{UUID: e.UUID, PCIBusID: e.PCIBusID, Index: -1}, finding.Message{}
 	for _, l := range s.shared.Load().loops {
 		if l.info.UUID == e.UUID || e.UUID == "" && l.info.PCIBusID == e.PCIBusID {
-			known, info = "XID error", l.info
+			msg, info, means = "XID error", l.info, finding.XID(e.XID)
 			break
 		}
 	}
@@ -192,9 +192,9 @@ func (s *Sampler) event(e gpu.Event) {
 	if !worth {
 		return
 	}
-	logger := log.With(level.Warn(s.cfg.Logger), "msg", known, "xid", e.XID, "gpu", info.IndexLabel(), "uuid", info.UUID, "pci_bus_id", info.PCIBusID, "count", count)
-	if m := finding.XID(e.XID); m.Alert != "" {
-		logger = log.With(logger, "means", m.Summary, "alert", m.Alert)
+	logger := log.With(level.Warn(s.cfg.Logger), "msg", msg, "xid", e.XID, "gpu", info.IndexLabel(), "uuid", info.UUID, "pci_bus_id", info.PCIBusID, "count", count)
+	if means.Alert != "" {
+		logger = log.With(logger, "means", means.Summary, "alert", means.Alert)
 	}
 	_ = logger.Log()
 }
