@@ -115,7 +115,8 @@ func (l *loop) repartition(sample *gpu.Sample) {
 		whole.domain.Reset(detector.ReasonRepartition)
 		level.Info(l.logger).Log("msg", "MIG layout changed", "instances", len(sample.Instances))
 	}
-	l.memories = map[gpu.Opt[uint32]]*memory{wholeGPU: whole}
+	clear(l.memories)
+	l.memories[wholeGPU] = whole
 	for i := range sample.Instances {
 		instance := gpu.Some(sample.Instances[i].ID)
 		l.memories[instance] = l.newMemory(instance, sample.Instances[i].Profile)

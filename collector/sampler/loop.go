@@ -200,7 +200,8 @@ func (l *loop) forget() {
 	l.lost, l.laidOut = true, false
 	whole := &memory{domain: l.memories[wholeGPU].domain}
 	whole.domain.Reset(detector.ReasonDeviceReset)
-	l.memories = map[gpu.Opt[uint32]]*memory{wholeGPU: whole}
+	clear(l.memories)
+	l.memories[wholeGPU] = whole
 }
 
 func (l *loop) slowDue(t time.Duration) bool {
