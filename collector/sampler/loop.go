@@ -386,6 +386,3 @@ func (l *loop) replace(before *loop) {
 		l.published.Store(&now)
 	}
 }
-
-// gone returns for how long the GPU has been gone.
-func (l *loop) gone() time.Duration { return l.retired.running() }

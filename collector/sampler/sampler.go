@@ -262,7 +262,7 @@ func (s *Sampler) setDevices(ctx context.Context, next *shared, devices []gpu.De
 			continue
 		}
 		l.retire(s.news(l.logger, level.Warn))
-		if !s.cfg.Fleet && l.gone() < rememberDevice {
+		if !s.cfg.Fleet && l.retired.running() < rememberDevice {
 			now = append(now, l)
 		}
 	}

@@ -37,9 +37,6 @@ const (
 	// oldEvery is the interval for an older process. Higher values cost less processor time and find a late holder later.
 	// With 5,000 processes of 20 open files a look at all takes half a second.
 	oldEvery = 5 * time.Minute
-	// retries is how often an unreadable process is looked at again at once. It may have been about to exit, or the system
-	// short of memory. A missing right stays missing.
-	retries = 3
 	// maxLinks bounds the files of a process that are looked at, those with the lowest numbers. With more of them, one
 	// process with a million open files would hide the others for minutes.
 	maxLinks = 4096
@@ -65,8 +62,7 @@ type walk struct {
 	postponed   bool          // the last call had no budget for it
 	start       uint64        // of the process that holds the devices
 	devices     []string
-	unreadable  int // calls in a row
-	why         error
+	why         error // its files were unreadable at the last look
 }
 
 // begin begins a call, and forgets processes that are gone. It returns the processes to look at, the longest unseen first.
@@ -98,25 +94,15 @@ func (w *walks) begin(pids []uint32, onGPU map[uint32]bool) (due []uint32) {
 // oldEvery by their numbers.
 func (w *walks) isDue(pid uint32, k *walk) bool {
 	young := k.first > 0 && w.now-k.first < youngFor // a process of the first call is not new
-	again := k.unreadable > 0 && k.unreadable <= retries
 	turn := func(at time.Duration) time.Duration { return (at + time.Duration(pid)*time.Second) / oldEvery }
-	return !k.looked || k.postponed || len(k.devices) > 0 || young || again || turn(w.now) != turn(k.last)
-}
-
-// walked notes a look at a process, and whether its files were unreadable.
-func (w *walks) walked(k *walk, unreadable error) {
-	k.last, k.looked, k.postponed = w.now, true, false
-	k.unreadable, k.why = k.unreadable+1, unreadable
-	if unreadable == nil {
-		k.unreadable = 0
-	}
+	return !k.looked || k.postponed || len(k.devices) > 0 || young || turn(w.now) != turn(k.last)
 }
 
 // unreadable returns the lowest process whose files were unreadable at the last look, and why. The error is nil if there is
 // none.
 func (w *walks) unreadable() (lowest uint32, why error) {
 	for pid, k := range w.known {
-		if k.unreadable > 0 && (why == nil || pid < lowest) {
+		if k.why != nil && (why == nil || pid < lowest) {
 			lowest, why = pid, k.why
 		}
 	}
@@ -163,7 +149,7 @@ func (r *Resolver) Holders(ctx context.Context) ([]Holder, error) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("look for open device files: %w", ctx.Err())
 		}
-		w.walked(k, err)
+		k.last, k.looked, k.postponed, k.why = w.now, true, false, err
 	}
 	u.Unreadable, u.Why = w.unreadable()
 	r.unseen.Store(&u)

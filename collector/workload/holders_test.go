@@ -237,45 +237,36 @@ func TestHoldersThatTheDriverLists(t *testing.T) {
 	})
 }
 
-// An unreadable process is looked at again in the next calls, and after a few as any other. It counts until it was read.
+// An unreadable process counts until it was read, which is when its turn comes.
 func TestHoldersThatCannotBeRead(t *testing.T) {
-	for name, tc := range map[string]struct {
-		fails int           // calls
-		most  time.Duration // after those, until it counts no more
-	}{
-		"once": {1, 0}, "three times": {3, 0}, "for long": {100, 5 * time.Minute},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				tr := newTree(t)
-				tr.add(11, process{comm: "p", start: 1, exe: "/bin/p"})
-				if err := os.RemoveAll(tr.root + "/11/fd"); err != nil {
-					t.Fatal(err)
-				}
-				tr.write("11/fd", "")
-				r := tr.resolver(Config{})
-				unreadable := func() error {
-					if _, err := r.Holders(t.Context()); err != nil {
-						t.Fatal(err)
-					}
-					time.Sleep(15 * time.Second)
-					return r.Unseen().Why
-				}
-				for call := range tc.fails {
-					if unreadable() == nil {
-						t.Fatalf("call %d: it is readable", call)
-					}
-				}
-				tr.remove(11)
-				tr.add(11, process{comm: "p", start: 1, exe: "/bin/p"})
-				for began := time.Now(); unreadable() != nil; {
-					if time.Since(began) > tc.most {
-						t.Fatalf("it is unreadable %v after it could be read", time.Since(began))
-					}
-				}
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTree(t)
+		tr.add(11, process{comm: "p", start: 1, exe: "/bin/p"})
+		if err := os.RemoveAll(tr.root + "/11/fd"); err != nil {
+			t.Fatal(err)
+		}
+		tr.write("11/fd", "")
+		r := tr.resolver(Config{})
+		unreadable := func() error {
+			if _, err := r.Holders(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(15 * time.Second)
+			return r.Unseen().Why
+		}
+		for call := range 100 {
+			if unreadable() == nil {
+				t.Fatalf("call %d: it is readable", call)
+			}
+		}
+		tr.remove(11)
+		tr.add(11, process{comm: "p", start: 1, exe: "/bin/p"})
+		for began := time.Now(); unreadable() != nil; {
+			if time.Since(began) > oldEvery {
+				t.Fatalf("it is unreadable %v after it could be read", time.Since(began))
+			}
+		}
+	})
 }
 
 // Old processes are looked at once in oldEvery, a few in each call.
