@@ -152,7 +152,7 @@ func (l *loop) take(sample *gpu.Sample, index []int, state *DeviceState, instanc
 		}
 	}
 	for i := range j.Groups {
-		state.Workloads = append(state.Workloads, workloadState(&j.Groups[i], sample, index, instance))
+		state.Workloads = append(state.Workloads, l.workload(&j.Groups[i], instance))
 	}
 	for _, u := range j.Unreleased {
 		state.Unreleased = append(state.Unreleased, UnreleasedState{
@@ -173,19 +173,13 @@ func (l *loop) knows(key processKey) bool {
 	return m != nil && m.domain.Knows(key.id)
 }
 
-// workloadState names a group by the owner of one of its members. Members of a pod
-// may be of several jobs: a pod has no job, lest its series change their name.
-func workloadState(g *detector.GroupVerdict, sample *gpu.Sample, index []int, instance gpu.Opt[uint32]) WorkloadState {
+// workload names a group. Members of a pod may be of several jobs: a pod has no job, lest its series change their name.
+func (l *loop) workload(g *detector.GroupVerdict, instance gpu.Opt[uint32]) WorkloadState {
 	w := WorkloadState{Instance: instance, Used: uint64(g.Used), Verdict: g.Verdict}
-	for _, i := range index {
-		if o := sample.Processes[i].Owner; o.Group() == g.Group {
-			if o.Pod == "" {
-				w.SlurmJob = o.SlurmJob
-				break
-			}
-			w.Namespace, w.Pod = o.Namespace, o.Pod
-			break
-		}
+	if o := l.processes.ownerOf(g.Group); o.Pod == "" {
+		w.SlurmJob = o.SlurmJob
+	} else {
+		w.Namespace, w.Pod = o.Namespace, o.Pod
 	}
 	return w
 }

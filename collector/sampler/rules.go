@@ -91,7 +91,7 @@ func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[uin
 		labels["scope"] = "workload"
 		o := l.processes.ownerOf(s.Group)
 		labels["namespace"], labels["pod"] = o.Namespace, o.Pod
-		if o.Pod == "" { // as workloadState has it
+		if o.Pod == "" { // as workload has it
 			labels["slurm_job"] = o.SlurmJob
 		}
 	}

@@ -100,6 +100,13 @@ func TestRulesAreAskedByLabels(t *testing.T) {
 			"gpu=1 scope=gpu uuid=GPU-1",
 		}
 		slices.Sort(want)
+		var named []string
+		for _, w := range s.State().Devices[0].Workloads {
+			named = append(named, w.Namespace+"/"+w.Pod+"/"+w.SlurmJob)
+		}
+		if slices.Sort(named); !slices.Equal(named, []string{"//9", "ml/train-0/"}) { // as their series
+			t.Errorf("workloads %q", named)
+		}
 		if got := a.all(); !slices.Equal(got, want) {
 			t.Errorf("asked for\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}

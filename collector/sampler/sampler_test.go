@@ -464,24 +464,6 @@ func TestWalkThroughProcFS(t *testing.T) {
 	}, func() { close(hang) })
 }
 
-// A pod's processes may be of several jobs; its series keep their name.
-func TestWorkloadHasOneName(t *testing.T) {
-	sample := &gpu.Sample{Processes: []gpu.Process{
-		{Owner: &gpu.Owner{Namespace: "ns", Pod: "pod", SlurmJob: "1"}},
-		{Owner: &gpu.Owner{Namespace: "ns", Pod: "pod", SlurmJob: "2"}},
-		{Owner: &gpu.Owner{Namespace: "other", SlurmJob: "3"}},
-	}}
-	for group, want := range map[string]WorkloadState{
-		"ns/pod": {Namespace: "ns", Pod: "pod"}, "slurm/3": {SlurmJob: "3"},
-	} {
-		for _, index := range [][]int{{0, 1, 2}, {2, 1, 0}} {
-			if got := workloadState(&detector.GroupVerdict{Group: group}, sample, index, gpu.Opt[uint32]{}); got != want {
-				t.Errorf("%s: %+v", group, got)
-			}
-		}
-	}
-}
-
 // Where events cannot be watched, that there were none is not known.
 func TestUnwatchedXIDsAreAbsent(t *testing.T) {
 	for _, err := range []error{gpu.ErrNoEvents, errors.New("not supported")} {
