@@ -46,47 +46,19 @@ type siteRow struct {
 
 // processes returns the rows of a memory, the fastest leak first. It draws as many curves as there is room for.
 func (h *predictor) processes(m *sampler.Domain, left *room, all bool) (list []processRow) {
-	now := m.Device.SampleTime
-	shown := make([]*sampler.ProcessState, 0, len(m.Device.Processes))
+	var shown []*sampler.ProcessState
 	for i := range m.Device.Processes {
 		p := &m.Device.Processes[i]
-		v := &p.Verdict
-		if p.Instance == m.Instance && (p.Suspect(h.Detector.ClearThreshold()) || v.Judged && v.Pattern == detector.PatternZombie || all && p.Curve != nil) {
+		if p.Instance == m.Instance && (p.Suspect(h.Detector.ClearThreshold()) || zombie(p) || all && p.Curve != nil) {
 			shown = append(shown, p)
 		}
 	}
-	rank := func(p *sampler.ProcessState) float64 {
-		if v := &p.Verdict; v.Judged && v.Leak {
-			return max(v.Rate.V, 1)
-		}
-		return 0
-	}
-	slices.SortStableFunc(shown, func(a, b *sampler.ProcessState) int { return cmp.Compare(rank(b), rank(a)) })
+	slices.SortStableFunc(shown, func(a, b *sampler.ProcessState) int { return cmp.Compare(leakRate(b), leakRate(a)) })
 	if !all {
 		shown = shown[:min(len(shown), shownProcesses)]
 	}
 	for _, p := range shown {
-		v := &p.Verdict
-		row := processRow{Leaks: rank(p) > 0}
-		row.Who, row.Where = whoIs(p.ID, p.Owner)
-		if p.Used.OK {
-			row.Held = humanize.Bytes(float64(p.Used.V))
-		}
-		height := processHeight
-		switch {
-		case row.Leaks:
-			if height, row.Why = leakHeight, finding.Inside[p.Grows]; all { // elsewhere those of the memory say nearly the same
-				row.Facts = h.facts(v, p.Curve, now)
-			}
-			row.Sites, row.Located = h.located(p.Sites, now)
-		case v.Judged && v.Pattern == detector.PatternZombie:
-			row.Why = finding.HeldBy[v.Pattern]
-		default:
-			row.Why = finding.NotYet(v, &h.Detector)
-		}
-		if p.Idle.OK && v.Pattern == detector.PatternZombie {
-			row.Why += ", idle " + h.since(now.Add(-p.Idle.V), now)
-		}
+		row, height := h.process(p, m.Device.SampleTime, all)
 		if left.processes > 0 {
 			if row.Plot = h.processCurve(m, p, height); row.Plot != "" {
 				left.processes--
@@ -95,6 +67,42 @@ func (h *predictor) processes(m *sampler.Domain, left *room, all bool) (list []p
 		list = append(list, row)
 	}
 	return list
+}
+
+// process puts a process into words, and returns the height of its curve.
+func (h *predictor) process(p *sampler.ProcessState, now time.Time, all bool) (row processRow, height float64) {
+	row.Who, row.Where = whoIs(p.ID, p.Owner)
+	if p.Used.OK {
+		row.Held = humanize.Bytes(float64(p.Used.V))
+	}
+	height = processHeight
+	switch {
+	case leakRate(p) > 0:
+		if row.Leaks, height, row.Why = true, leakHeight, finding.Inside[p.Grows]; all { // elsewhere those of the memory say nearly the same
+			row.Facts = h.facts(&p.Verdict, p.Curve, now)
+		}
+		row.Sites, row.Located = h.located(p.Sites, now)
+	case zombie(p):
+		row.Why = finding.HeldBy[detector.PatternZombie]
+		if p.Idle.OK {
+			row.Why += ", idle " + h.since(now.Add(-p.Idle.V), now)
+		}
+	default:
+		row.Why = finding.NotYet(&p.Verdict, &h.Detector)
+	}
+	return row, height
+}
+
+func zombie(p *sampler.ProcessState) bool {
+	return p.Verdict.Judged && p.Verdict.Pattern == detector.PatternZombie
+}
+
+// leakRate returns the growth of a process that leaks, at least 1 byte per second; 0 if it does not leak.
+func leakRate(p *sampler.ProcessState) float64 {
+	if v := &p.Verdict; v.Judged && v.Leak {
+		return max(v.Rate.V, 1)
+	}
+	return 0
 }
 
 // unreleased returns the rows of processes that ended and left memory behind.
