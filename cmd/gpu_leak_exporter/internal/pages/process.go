@@ -49,7 +49,7 @@ func (h *predictor) processes(m *sampler.Domain, left *room, all bool) (list []p
 	var shown []*sampler.ProcessState
 	for i := range m.Device.Processes {
 		p := &m.Device.Processes[i]
-		if p.Instance == m.Instance && (p.Suspect(h.Detector.ClearThreshold()) || zombie(p) || all && p.Curve != nil) {
+		if p.Instance == m.Instance && (p.Suspect(h.Detector.ClearThreshold()) || isZombie(p) || all && p.Curve != nil) {
 			shown = append(shown, p)
 		}
 	}
@@ -82,7 +82,7 @@ func (h *predictor) process(p *sampler.ProcessState, now time.Time, all bool) (r
 			row.Facts = h.facts(&p.Verdict, p.Curve, now)
 		}
 		row.Sites, row.Located = h.located(p.Sites, now)
-	case zombie(p):
+	case isZombie(p):
 		row.Why = finding.HeldBy[detector.PatternZombie]
 		if p.Idle.OK {
 			row.Why += ", idle " + h.since(now.Add(-p.Idle.V), now)
@@ -93,7 +93,7 @@ func (h *predictor) process(p *sampler.ProcessState, now time.Time, all bool) (r
 	return row, height
 }
 
-func zombie(p *sampler.ProcessState) bool {
+func isZombie(p *sampler.ProcessState) bool {
 	return p.Verdict.Judged && p.Verdict.Pattern == detector.PatternZombie
 }
 
