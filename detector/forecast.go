@@ -140,8 +140,8 @@ func leakHorizon(l *stat.Trend, headroom float64) horizon {
 	z := 1.645 * (1 + 1.5/float64(max(l.N-2, 1)))
 	// The roots are t/x and t·x with (x + 1/x)/2 = 1 + z²·wander/(2·rate·headroom).
 	wandered := math.Acosh(1 + z*z*l.Wander*eta/(2*headroom*headroom))
-	factor := math.Exp(conformal * math.Hypot(wandered, z*math.Sqrt(l.Variance)/l.Rate))
-	return horizon{eta: eta, lower: eta / factor, upper: eta * factor, rate: l.Rate}
+	bound := conformal * math.Hypot(wandered, z*math.Sqrt(l.Variance)/l.Rate)
+	return horizon{eta: eta, lower: eta * math.Exp(-bound), upper: eta * math.Exp(bound), rate: l.Rate}
 }
 
 // filling returns the time until the crest has filled the memory, if it keeps its growth.
