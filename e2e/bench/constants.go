@@ -19,8 +19,9 @@ import (
 	"strings"
 )
 
-// benchConstants writes the table of the detector's constants with what the families cost if one is halved or doubled: each time a
-// bench is built over a changed copy of its file. A share above one half is doubled half way to 1.
+// benchConstants writes the table of the detector's constants, with the cost of the families for tuning, and of those held out, as it is
+// and if a constant is halved or doubled. Each time a bench is built over a changed copy of its file. A share above one half is doubled
+// half way to 1.
 func benchConstants(w *strings.Builder, opt options) error {
 	text, err := os.ReadFile("../../detector/CONSTANTS.md")
 	if err != nil {
@@ -32,21 +33,18 @@ func benchConstants(w *strings.Builder, opt options) error {
 	}
 	defer os.RemoveAll(dir)
 	seeds := fmt.Sprintf("--seeds=%d-%d", opt.seeds.first, opt.seeds.last)
-	_, unchanged, _ := strings.Cut(string(text), "Unchanged they cost ")
-	unchanged, _, _ = strings.Cut(unchanged, ":")
-	name, last := regexp.MustCompile("^\\| `(\\w+)` "), regexp.MustCompile(`\|[^|]*\|[^|]*\|$`)
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSuffix(line, "\n")
-		if m := name.FindStringSubmatch(line); m != nil {
-			var costs [2]string
-			for i, change := range []string{"(%s) / 2", "(%s) * 2"} {
-				if costs[i], err = costWith(dir, m[1], change, seeds); err != nil {
-					return fmt.Errorf("%s: %w", m[1], err)
-				}
+	rows := regexp.MustCompile("(?m)^\\| `(\\w+)` .*").FindAllStringSubmatch(string(text), -1)
+	fmt.Fprint(w, "| constant | value | meaning | source | as it is | at half | at double |\n|---|---|---|---|---|---|---|\n")
+	for _, row := range rows {
+		fmt.Fprint(w, row[0])
+		for _, change := range []string{"%s", "(%s) / 2", "(%s) * 2"} {
+			cost, err := costWith(dir, row[1], change, seeds)
+			if err != nil {
+				return fmt.Errorf("%s: %w", row[1], err)
 			}
-			line = last.ReplaceAllString(line, strings.ReplaceAll(fmt.Sprintf("| %s | %s |", costs[0], costs[1]), unchanged, "–"))
+			fmt.Fprintf(w, " %s |", cost)
 		}
-		fmt.Fprintln(w, line)
+		fmt.Fprintln(w)
 	}
 	return nil
 }

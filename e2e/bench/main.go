@@ -78,7 +78,7 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.families, "families", false, "write how all rules do, with a line for each family; those held out are one")
 	f.BoolVar(&o.incidents, "incidents", false, "live again what people reported")
 	f.BoolVar(&o.lives, "lives", false, "tell what knowledge of the earlier lives of a program is worth")
-	f.BoolVar(&o.constants, "constants", false, "write detector/CONSTANTS.md with what each constant costs at half and at double; an hour")
+	f.BoolVar(&o.constants, "constants", false, "print detector/CONSTANTS.md with what each constant costs at half and at double; an hour and a half")
 	f.StringVar(&o.summary, "summary", "", "write a line for each of these populations: fleet,probes,reports,lives")
 	if err := f.Parse(args); err != nil {
 		return o, err
