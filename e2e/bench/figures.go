@@ -34,17 +34,20 @@ type figures struct {
 
 // forecasts are the scores of many.
 type forecasts struct {
-	errors, widths []float64
-	told, covered  int
+	errors, widths []float64 // errors of those that were told
+	due, covered   int
 }
 
 func (f *forecasts) add(p forecast) {
 	if !p.due {
 		return
 	}
-	f.errors, f.widths = append(f.errors, p.error), append(f.widths, p.width)
+	if p.told {
+		f.errors = append(f.errors, p.error)
+	}
+	f.widths = append(f.widths, p.width)
 	count(&f.covered, p.covered)
-	count(&f.told, p.told)
+	f.due++
 }
 
 // add takes how the rule did on a scenario.

@@ -69,7 +69,7 @@ func rows() []row {
 		{"… at all", func(f *figures) string { return share(f.paged, f.ooms) }},
 		{"false pages in 1,000 healthy node-days", func(f *figures) string { return number1(f.perDays(f.pages)) }},
 		{"false tickets in 1,000 healthy node-days", func(f *figures) string { return number1(f.perDays(f.tickets)) }},
-		{"forecasts at half-life", func(f *figures) string { return share(f.forecasts[atHalf].told, len(f.forecasts[atHalf].errors)) }},
+		{"forecasts at half-life", func(f *figures) string { return share(len(f.forecasts[atHalf].errors), f.forecasts[atHalf].due) }},
 		{"… error, median", func(f *figures) string { return off(f.forecasts[atHalf].errors, 0.5) }},
 		{"… error, 90 %", func(f *figures) string { return off(f.forecasts[atHalf].errors, 0.9) }},
 		{"90 % interval at half-life covers", func(f *figures) string { return f.forecasts[atHalf].covers() }},
@@ -145,5 +145,5 @@ func (f *forecasts) covers() string {
 	if f.wide() == "–" {
 		return "–"
 	}
-	return share(f.covered, len(f.errors))
+	return share(f.covered, f.due)
 }

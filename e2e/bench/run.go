@@ -162,7 +162,7 @@ func (f *figures) leakRow(name string) []string {
 	of := func(n, m int) string { return fmt.Sprintf("%d/%d", n, m) }
 	return []string{
 		name, strconv.Itoa(f.leakScenarios), of(f.found, f.leaks), of(f.named, f.listed), of(f.inTime, f.rated), short(f.delays, 0.5),
-		strconv.Itoa(f.early), of(f.paged, f.ooms), of(f.ahead, f.ooms), off(f.forecasts[atHalf].errors, 0.5), of(f.forecasts[atHalf].covered, len(f.forecasts[atHalf].errors)),
+		strconv.Itoa(f.early), of(f.paged, f.ooms), of(f.ahead, f.ooms), off(f.forecasts[atHalf].errors, 0.5), of(f.forecasts[atHalf].covered, f.forecasts[atHalf].due),
 		number0(mean(f.costs)),
 	}
 }

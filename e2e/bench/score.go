@@ -89,7 +89,7 @@ type oomOutcome struct {
 type forecast struct {
 	due     bool    // there was something to foretell
 	told    bool    // there was a forecast
-	error   float64 // |foretold - true| / true, 1 without a forecast
+	error   float64 // |foretold - true| / true
 	covered bool    // the true time is between the bounds
 	width   float64 // (upper - lower) / true, +Inf without an interval
 }
@@ -281,7 +281,7 @@ func (s *scorer) quarterGone(l *fleet.LeakTruth) time.Duration {
 // newForecast scores an answer by the true time that was left.
 func newForecast(a answer, left time.Duration) forecast {
 	is := left.Seconds()
-	f := forecast{due: true, error: 1, width: math.Inf(1)}
+	f := forecast{due: true, width: math.Inf(1)}
 	if math.IsNaN(a.eta) || math.IsInf(a.eta, 0) {
 		return f
 	}
