@@ -52,9 +52,7 @@ func TestReplayIsDeterministic(t *testing.T) {
 		var answer struct {
 			Data struct{ Devices []map[string]any }
 		}
-		if err := json.Unmarshal([]byte(body), &answer); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(body), &answer))
 		r.end()
 		return answer.Data.Devices
 	}
@@ -69,9 +67,7 @@ func TestReplayIsDeterministic(t *testing.T) {
 
 func TestHangup(t *testing.T) {
 	r := startProgram(t, "--source=sim:crashloop", "--log.format=logfmt")
-	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 	eventually(t, func() error {
 		if !strings.Contains(r.stderr.String(), "there is no --detector.config") {
 			return errors.New("nothing said of SIGHUP")

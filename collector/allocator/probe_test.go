@@ -32,16 +32,10 @@ func program(t *testing.T, name string, args ...string) string {
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
 	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, c.Start())
 	t.Cleanup(func() {
 		defer cancel()
 		_ = in.Close() // it may have ended
@@ -64,9 +58,7 @@ func program(t *testing.T, name string, args ...string) string {
 func interpreter(t *testing.T) (python, probe string) {
 	t.Helper()
 	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if probe, err = filepath.Abs("../../probe"); err != nil {
 		t.Fatal(err)
 	}
@@ -83,16 +75,12 @@ func python(t *testing.T, scenario string) string {
 func recordsOf(t *testing.T, line string) []Record {
 	t.Helper()
 	pid, err := strconv.Atoi(line)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	id := idOf(t, pid)
 	c := newClock(t)
 	c.Of(id)
 	c.at(0)
-	if err := c.Problem(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Problem())
 	return c.Of(id)
 }
 
@@ -207,9 +195,7 @@ func TestProbeEnds(t *testing.T) {
 // in a container: it is found by the number that it has here.
 func TestProbeInNamespaces(t *testing.T) {
 	python, probe := interpreter(t)
-	if err := exec.Command("unshare", "--pid", "--fork", "--mount-proc", "true").Run(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, exec.Command("unshare", "--pid", "--fork", "--mount-proc", "true").Run())
 	if said := program(t, "unshare", "--pid", "--fork", "--mount-proc", python, "testdata/program.py", probe, "torch"); said != "1" {
 		t.Fatalf("it is process %s of its namespace", said)
 	}
@@ -226,9 +212,7 @@ func TestProbeInNamespaces(t *testing.T) {
 func childrenOf(t *testing.T, pid int) (list []int) {
 	t.Helper()
 	tasks, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, task := range tasks {
 		b, err := os.ReadFile(task)
 		if err != nil {
@@ -236,9 +220,7 @@ func childrenOf(t *testing.T, pid int) (list []int) {
 		}
 		for field := range strings.FieldsSeq(string(b)) {
 			child, err := strconv.Atoi(field)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			list = append(list, child)
 		}
 	}

@@ -30,17 +30,21 @@ const hang = 10 * time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // idOf returns how the exporter names a process of this procfs.
 func idOf(t *testing.T, pid int) gpu.ProcessID {
 	t.Helper()
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	start, err := strconv.ParseUint(string(bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])[19]), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return gpu.ProcessID{PID: uint32(pid), Start: start}
 }
 
@@ -48,9 +52,7 @@ func idOf(t *testing.T, pid int) gpu.ProcessID {
 func memfd(t *testing.T, name string, content []byte) int {
 	t.Helper()
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	put(t, fd, content)
 	return fd
@@ -70,9 +72,7 @@ func memoryFile(t *testing.T, content []byte) (overwrite func([]byte)) {
 	fd := memfd(t, "gpu_leak_probe", content)
 	return func(b []byte) {
 		put(t, fd, b)
-		if err := unix.Ftruncate(fd, int64(len(b))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Ftruncate(fd, int64(len(b))))
 	}
 }
 
@@ -85,9 +85,7 @@ type clock struct {
 func newClock(t *testing.T) clock {
 	t.Helper()
 	r, err := New(Options{Sites: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(r.close)
 	return clock{r, time.Now()}
 }
@@ -261,12 +259,8 @@ func TestOpenRefuses(t *testing.T) {
 	c := newClock(t)
 	dir := t.TempDir()
 	fifo, plain := filepath.Join(dir, "fifo"), filepath.Join(dir, "plain")
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(plain, testPage(1, id.Start, torch("a", 1, 2)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mkfifo(fifo, 0o600))
+	must(t, os.WriteFile(plain, testPage(1, id.Start, torch("a", 1, 2)), 0o600))
 	for _, link := range []string{fifo, plain, dir, "/dev/zero", "/dev/null", "/proc/self/fd/0", filepath.Join(dir, "none")} {
 		if f, err := c.open(link, pageSize); err == nil {
 			t.Errorf("%s was opened as %s", link, f.Name())
@@ -316,15 +310,11 @@ func TestReaderAtOnce(t *testing.T) {
 // BenchmarkRead64 is a second of a node with 64 probes, which all have written.
 func BenchmarkRead64(b *testing.B) {
 	r, err := New(Options{Sites: true})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer r.close()
 	for range 64 {
 		fd, err := unix.MemfdCreate("gpu_leak_probe", unix.MFD_CLOEXEC)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		if _, err := unix.Pwrite(fd, testPage(1, 1, torch("a", 1, 2), torch("b", 3, 4)), 0); err != nil {
 			b.Fatal(err)
 		}
@@ -350,9 +340,7 @@ func TestExample(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	c := exec.Command(binary)
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Start())
 	defer func() {
 		_ = c.Process.Kill()
 		_ = c.Wait() // it was killed

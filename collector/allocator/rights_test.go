@@ -35,26 +35,18 @@ func TestRights(t *testing.T) {
 	const reader, writer = 65_533, 65_534
 	dir := t.TempDir()
 	for _, d := range []string{dir, filepath.Dir(dir)} { // the users must get in
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(d, 0o755))
 	}
 	example, self := filepath.Join(dir, "example"), filepath.Join(dir, "self")
 	if out, err := exec.Command("gcc", "-o", example, "../../probe/example.c").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	binary, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(self, binary, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(self, binary, 0o755))
 	c := exec.Command(example)
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: writer, Gid: writer}}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Start())
 	defer func() {
 		_ = c.Process.Kill()
 		_ = c.Wait() // it was killed
@@ -89,14 +81,10 @@ func TestRights(t *testing.T) {
 func mayGive(t *testing.T, caps ...int) bool {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, rest, _ := strings.Cut(string(b), "CapEff:")
 	has, err := strconv.ParseUint(strings.Fields(rest)[0], 16, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range caps {
 		if has&(1<<c) == 0 {
 			return false

@@ -26,9 +26,7 @@ func leaking(t *testing.T, kind string, env ...string) (clock, gpu.ProcessID) {
 	t.Helper()
 	path, probe := interpreter(t)
 	pid, err := strconv.Atoi(program(t, "env", slices.Concat(env, []string{path, "testdata/leaks.py", probe, kind})...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	id := idOf(t, pid)
 	c := newClock(t)
 	find(t, c, id)
@@ -82,9 +80,7 @@ func await(t *testing.T, c clock, id gpu.ProcessID, n int) {
 func leakingLine(t *testing.T, kind string) int {
 	t.Helper()
 	b, err := os.ReadFile("testdata/leaks.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, line := range bytes.Split(b, []byte("\n")) {
 		if bytes.HasSuffix(line, []byte("# LEAK "+kind)) {
 			return i + 1
@@ -228,9 +224,7 @@ func TestSitesOfClosed(t *testing.T) {
 	c.at(1)
 	inode := func(f *os.File) uint64 {
 		var s unix.Stat_t
-		if err := unix.Fstat(int(f.Fd()), &s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Fstat(int(f.Fd()), &s))
 		return s.Ino
 	}
 	for first := inode(c.processes[id].file); ; time.Sleep(10 * time.Millisecond) {

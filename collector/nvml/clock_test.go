@@ -117,9 +117,7 @@ func TestHighestClocks(t *testing.T) {
 			s.library.symbols.Store(name, unsafe.Pointer(&there))
 		}
 		read := func() (clocks []gpu.Clock) {
-			if err := d.read(func(r *reading) error { clocks = r.clocks(); return nil }); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.read(func(r *reading) error { clocks = r.clocks(); return nil }))
 			return clocks
 		}
 		asked := func(want int) {

@@ -71,9 +71,7 @@ func TestProfile(t *testing.T) {
 // What identifies a device never changes: at another index it is another one.
 func TestKnownDeviceMoves(t *testing.T) {
 	s, err := New(Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	first := newDevice(s, gpu.Info{Index: 1, UUID: "GPU-1", Name: "a"})
 	first.current.Store(&handle{generation: 7})
 	s.known.settle(nil, first)
@@ -95,9 +93,7 @@ func TestDevicesWithoutLibrary(t *testing.T) {
 		"libc.so.6":                      "function_not_found",
 	} {
 		s, err := New(Config{LibraryPath: path})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for range 2 {
 			var d *gpu.DriverError
 			if _, err := s.Devices(t.Context()); !errors.As(err, &d) || d.Reason != reason || d.Fatal {
@@ -184,9 +180,7 @@ func TestBackThoughAnotherHangs(t *testing.T) {
 		defer s.Close()
 		listed := func() (uuids []string) {
 			devices, err := s.Devices(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, d := range devices {
 				uuids = append(uuids, d.Info().UUID)
 			}
@@ -256,9 +250,7 @@ func TestBus(t *testing.T) {
 	}
 	remove := func(address string) {
 		t.Helper()
-		if err := os.RemoveAll(filepath.Join(f.root, "bus/pci/devices", address)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(filepath.Join(f.root, "bus/pci/devices", address)))
 	}
 	b := bus{root: f.root}
 	expect := func(what string, want bool) {

@@ -164,9 +164,7 @@ func TestUtilizationAfterAStepOfTheClock(t *testing.T) {
 		_, s, _, d := newOneGPU(t)
 		defer s.Close()
 		read := func(sample gpu.Sample) uint64 {
-			if err := d.read(func(r *reading) error { r.processes(&sample); return nil }); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.read(func(r *reading) error { r.processes(&sample); return nil }))
 			return d.processes.samples.since
 		}
 		d.processes.samples.since = 42

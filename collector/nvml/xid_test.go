@@ -25,9 +25,7 @@ import (
 func watched(t *testing.T, kernelLogPath string) (*watcher, *[]gpu.Event) {
 	t.Helper()
 	s, err := New(Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	with := newDevice(s, gpu.Info{UUID: "GPU-with", PCIBusID: "00000000:1B:00.0"})
 	without := newDevice(s, gpu.Info{UUID: "GPU-without", PCIBusID: "00000000:2D:00.0"})
 	s.known.list([]*device{with, without})
@@ -59,9 +57,7 @@ func TestKernelLogStandsInForEvents(t *testing.T) {
 	}
 	*events = nil
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	if _, err := f.WriteString("NVRM: Xid (PCI:0000:1b:00): 31, also an event\n" +
 		"NVRM: Xid (PCI:0000:2d:00): 48, no event\n" +
@@ -69,9 +65,7 @@ func TestKernelLogStandsInForEvents(t *testing.T) {
 		"NVRM: Xid (PCI:0000:ff:00): 79, of a GPU that never was listed\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.readLog(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.readLog())
 	want := []gpu.Event{
 		{UUID: "GPU-without", PCIBusID: "00000000:2D:00.0", XID: 48},
 		{PCIBusID: "00000000:FF:00.0", XID: 79},
@@ -119,9 +113,7 @@ func TestKernelLogThatCannotBeReadForAWhile(t *testing.T) {
 	for _, path := range []string{path, dir, path} { // a folder opens, and cannot be read
 		w.log.close()
 		w.log.path = path
-		if err := w.readLog(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.readLog())
 	}
 	if want := []gpu.Event{kmsgWatches, unwatched, kmsgWatches}; !reflect.DeepEqual(*events, want) {
 		t.Errorf("events %+v, want %+v", *events, want)
@@ -333,9 +325,7 @@ func TestKernelLogTellsWhatIsAdded(t *testing.T) {
 	}
 	expect()
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	write := func(s string) {
 		t.Helper()
@@ -365,9 +355,7 @@ func TestKernelLogDoesNotBlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	if got, err := l.read(); err != nil || got != nil { // now there is
 		t.Fatalf("read %q, %v from an empty pipe", got, err)

@@ -22,6 +22,14 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // scriptSource is a source whose every answer the test decides.
 type scriptSource struct {
 	mu      sync.Mutex
@@ -180,9 +188,7 @@ func runHanging(t *testing.T, source *scriptSource, change func(*Config), test f
 		}
 		afterThat(cfg.StateFile)
 		s, err := New(source, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := inBackground(ctx, s.Run)
 		test(s, &out)

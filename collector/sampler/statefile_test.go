@@ -30,9 +30,7 @@ import (
 func withState(t *testing.T, file, boot string) func(*Config) {
 	t.Helper()
 	proc := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(proc, "sys/kernel/random"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(proc, "sys/kernel/random"), 0o755))
 	if boot == "" {
 		proc = t.TempDir()
 	} else if err := os.WriteFile(filepath.Join(proc, "sys/kernel/random/boot_id"), []byte(boot+"\n"), 0o600); err != nil {
@@ -85,13 +83,9 @@ func TestRestartGoesOnFromTheStateFile(t *testing.T) {
 		{"", false, "another boot"}, // nothing tells which
 	} {
 		kept, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		second := filepath.Join(t.TempDir(), "state")
-		if err := os.WriteFile(second, kept, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(second, kept, 0o600))
 		runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(3360)}}, withState(t, second, c.boot), func(s *Sampler, out *lines) {
 			after(5 * time.Second)
 			d := s.State().Devices[0]
@@ -227,9 +221,7 @@ func TestStateFileThatCannotBeWritten(t *testing.T) {
 		if n := out.count("would lose the histories"); n != 1 {
 			t.Errorf("said %d times that it cannot be written", n)
 		}
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(dir, 0o755))
 		after(time.Minute)
 		if f := s.State().StateFile; !f.Success {
 			t.Errorf("once the directory is there: %+v", f)
@@ -240,13 +232,9 @@ func TestStateFileThatCannotBeWritten(t *testing.T) {
 func TestWithoutDriverTheStateFileIsKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	h := histories{BootID: "a", Devices: []deviceHistory{{UUID: "GPU-0", Domain: []byte{1}}}}
-	if err := h.write(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.write(file))
 	before, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	source := &scriptSource{err: &gpu.DriverError{Reason: "driver_not_loaded"}}
 	runSampler(t, source, withState(t, file, "a"), func(*Sampler, *lines) { after(5 * time.Minute) })
 	if now, err := os.ReadFile(file); err != nil || !bytes.Equal(now, before) {
@@ -258,9 +246,7 @@ func TestWithoutDriverTheStateFileIsKept(t *testing.T) {
 func TestPathThatIsNoStateFile(t *testing.T) {
 	dir := t.TempDir()
 	fifo, unreadable := filepath.Join(dir, "fifo"), filepath.Join(dir, "unreadable")
-	if err := errors.Join(syscall.Mkfifo(fifo, 0o600), os.WriteFile(unreadable, []byte("hello"), 0)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(syscall.Mkfifo(fifo, 0o600), os.WriteFile(unreadable, []byte("hello"), 0)))
 	for _, path := range []string{dir, fifo, filepath.Join(unreadable, "file"), unreadable, "/dev/null", "/dev/zero"} {
 		var out lines
 		cfg := Config{SlowInterval: 1, Timeout: 1, Detector: detector.DefaultConfig(), Logger: log.NewLogfmtLogger(&out)}
@@ -286,13 +272,9 @@ func TestStateFileThatIsNotOurs(t *testing.T) {
 		"not a state file of gpu_leak_exporter": func() error { return os.WriteFile(file, []byte("hello\n"), 0o600) },
 		"unexpected end of JSON":                func() error { return stateFile.Write(file, []byte("{")) },
 	} {
-		if err := errors.Join(write(), os.RemoveAll(file+".bad")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(write(), os.RemoveAll(file+".bad")))
 		before, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var out lines
 		cfg := Config{SlowInterval: 1, Timeout: 1, Detector: detector.DefaultConfig(), Logger: log.NewLogfmtLogger(&out)}
 		withState(t, file, "a")(&cfg)
@@ -386,9 +368,7 @@ func TestHistoryOfAGPUThatStaysAway(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "state")
 		saved := bubbleStart.Add(-age)
 		h := histories{BootID: "a", Saved: saved, Devices: []deviceHistory{{UUID: "GPU-gone", Saved: saved, Domain: []byte{1}}}}
-		if err := h.write(file); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.write(file))
 		runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, withState(t, file, "a"), func(*Sampler, *lines) {
 			after(5 * time.Minute)
 			h, err := readHistories(file)
@@ -404,13 +384,9 @@ func TestDamagedStateFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, withState(t, file, "a"), func(*Sampler, *lines) { after(20 * time.Minute) })
 	good, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	body, err := stateFile.Read(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	damage := func(r *rand.Rand, b []byte) []byte {
 		b = bytes.Clone(b)
 		for range 1 + r.IntN(8) {
@@ -440,9 +416,7 @@ func TestDamagedStateFiles(t *testing.T) {
 			} else {
 				err = stateFile.Write(file, damage(r, body))
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			cfg := Config{SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, Detector: detector.DefaultConfig()}
 			set(&cfg)
 			s, err := New(&scriptSource{devices: []gpu.Device{leakAt(1300)}, events: make(chan gpu.Event)}, cfg)
@@ -522,9 +496,7 @@ func TestHeightsOutliveARestart(t *testing.T) {
 		now := *h
 		now.Devices = slices.Clone(h.Devices)
 		c.change(&now)
-		if err := now.write(file); err != nil {
-			t.Fatal(err)
-		}
+		must(t, now.write(file))
 		runSampler(t, &scriptSource{}, withState(t, file, c.boot), func(s *Sampler, out *lines) {
 			want, complaints := detector.NewHeights().Save(), 1
 			if c.kept {
@@ -553,9 +525,7 @@ func TestSecretOutlivesARestart(t *testing.T) {
 	if secret(file+"-of-another-node", "a") == first {
 		t.Error("two nodes have one secret")
 	}
-	if err := os.WriteFile(file, []byte("none"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("none"), 0o600))
 	if secret(file, "a") == first {
 		t.Error("a file that cannot be used has told a secret")
 	}

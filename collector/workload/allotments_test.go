@@ -177,9 +177,7 @@ func TestAllotments(t *testing.T) {
 			a := newAllotments("unix://"+servePods(t, c.pods...), true)
 			for range 2 { // each call has a connection of its own
 				got, err := a.list(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if s := shown(got); !reflect.DeepEqual(s, c.want) {
 					t.Errorf("%q, want %q", s, c.want)
 				}
@@ -234,9 +232,7 @@ func TestNoKubelet(t *testing.T) {
 	}
 
 	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: runtimeSocket(t), Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stale.SetUnlinkOnClose(false) // as a kubelet that was killed leaves it
 	stale.Close()
 	_, err = newAllotments(stale.Addr().String(), false).list(t.Context())

@@ -55,9 +55,7 @@ func serveAt(t testing.TB, socket string, register func(*grpc.Server)) (stop fun
 	t.Helper()
 	var config net.ListenConfig
 	listener, err := config.Listen(t.Context(), "unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := grpc.NewServer()
 	register(server)
 	ended := make(chan error, 1)
@@ -106,9 +104,7 @@ func inPod(id, namespace, pod, name string) *runtimeapi.Container {
 func runtimeSocket(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cri") //nolint:usetesting // for its length
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return filepath.Join(dir, "cri.sock")
 }

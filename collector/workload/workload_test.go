@@ -29,6 +29,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 const (
 	idA = "4f797c539e6c745de61a93ca3ff892358ecbcaccd8414d5db545c38428142970"
 	idB = "9ec39b91f3d70e1beff50a308f77067065ea6be0d91a3378375056cd4422cf3d"
@@ -66,23 +74,15 @@ func newTree(t testing.TB) tree {
 func (t tree) write(name, content string) {
 	t.Helper()
 	path := filepath.Join(t.root, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, []byte(content), 0o644))
 }
 
 func (t tree) link(name, target string) {
 	t.Helper()
 	path := filepath.Join(t.root, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(target, path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.Symlink(target, path))
 }
 
 func (t tree) add(pid uint32, p process) gpu.ProcessID {
@@ -96,9 +96,7 @@ func (t tree) add(pid uint32, p process) gpu.ProcessID {
 	if p.exe != "" {
 		t.link(dir+"/exe", p.exe)
 	}
-	if err := os.MkdirAll(filepath.Join(t.root, dir, "fd"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(t.root, dir, "fd"), 0o755))
 	for i, target := range p.fds {
 		t.link(fmt.Sprintf("%s/fd/%d", dir, i), target)
 	}
@@ -107,18 +105,14 @@ func (t tree) add(pid uint32, p process) gpu.ProcessID {
 
 func (t tree) remove(pid uint32) {
 	t.Helper()
-	if err := os.RemoveAll(filepath.Join(t.root, strconv.FormatUint(uint64(pid), 10))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Join(t.root, strconv.FormatUint(uint64(pid), 10))))
 }
 
 func (t tree) resolver(cfg Config) *Resolver {
 	t.Helper()
 	cfg.ProcFS = t.root
 	r, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(cfg.RuntimeSockets) == 0 {
 		r.containers = newContainers(nil, false) // that of the machine is not asked
 	}
@@ -137,9 +131,7 @@ func expect(t *testing.T, r *Resolver, id gpu.ProcessID, want gpu.Owner, done bo
 
 func TestNew(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o644))
 	for _, c := range []struct {
 		cfg  Config
 		says string
@@ -428,38 +420,24 @@ func TestOwnerIsShared(t *testing.T) {
 // A real program. Once it has exited, its directory, opened before, shows no other process.
 func TestProgramThatEnds(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "run.sh")
-	if err := os.WriteFile(script, []byte("echo runs\nread line\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(script, []byte("echo runs\nread line\n"), 0o644))
 	cmd := exec.Command("bash", "-u", script, "x")
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	// Start returns while the kernel still replaces the program: its arguments come last.
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
 		t.Fatalf("the script says %q: %v", line, err)
 	}
 	r, err := New(Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d, err := r.open(uint32(cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.Close()
 	s, err := readStat(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	id := gpu.ProcessID{PID: uint32(cmd.Process.Pid), Start: s.Start}
 	if o, done := r.lookUp(id); !done || o.Process != "bash" {
 		t.Errorf("%+v, done %t", o, done)
