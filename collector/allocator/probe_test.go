@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
@@ -71,12 +70,17 @@ func python(t *testing.T, scenario string) string {
 	return program(t, path, "testdata/program.py", probe, scenario)
 }
 
-// recordsOf looks once at a process.
-func recordsOf(t *testing.T, line string) []Record {
+// idFrom returns the process whose number a program has printed.
+func idFrom(t *testing.T, line string) gpu.ProcessID {
 	t.Helper()
 	pid, err := strconv.Atoi(line)
 	must(t, err)
-	id := idOf(t, pid)
+	return idOf(t, pid)
+}
+
+// lookAt looks once at a process.
+func lookAt(t *testing.T, id gpu.ProcessID) []Record {
+	t.Helper()
 	c := newClock(t)
 	c.Of(id)
 	c.at(0)
@@ -84,13 +88,12 @@ func recordsOf(t *testing.T, line string) []Record {
 	return c.Of(id)
 }
 
-// told looks at a process until there are records: it may be writing its page.
-func told(t *testing.T, line string) (got []Record) {
+// told looks at a process until there are records.
+func told(t *testing.T, line string) []Record {
 	t.Helper()
-	for began := time.Now(); got == nil && time.Since(began) < hang; {
-		got = recordsOf(t, line)
-	}
-	return got
+	id, c := idFrom(t, line), newClock(t)
+	find(t, c, id)
+	return c.Of(id)
 }
 
 // TestProbe runs programs with the probe, and reads their pages.
@@ -144,7 +147,7 @@ func TestProbeTellsNothing(t *testing.T) {
 			if pid == "" {
 				return
 			}
-			if got := recordsOf(t, pid); got != nil {
+			if got := lookAt(t, idFrom(t, pid)); got != nil {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -201,7 +204,7 @@ func TestProbeInNamespaces(t *testing.T) {
 	}
 	for _, pid := range childrenOf(t, os.Getpid()) {
 		for _, inside := range childrenOf(t, pid) {
-			if got := recordsOf(t, strconv.Itoa(inside)); len(got) == 2 {
+			if got := lookAt(t, idOf(t, inside)); len(got) == 2 {
 				return
 			}
 		}
