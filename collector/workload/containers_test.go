@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -122,12 +123,9 @@ func running(t testing.TB, c *containers) <-chan time.Duration {
 			return false
 		}
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		c.run(t.Context())
-	}()
-	t.Cleanup(func() { <-ended })
+	var ended sync.WaitGroup
+	ended.Go(func() { c.run(t.Context()) })
+	t.Cleanup(ended.Wait)
 	return pauses
 }
 
@@ -183,7 +181,6 @@ func TestContainersFind(t *testing.T) {
 				t.Errorf("the next list is made after %v, want %v", d, minListInterval)
 			}
 			known(t, cs, idA, c.want)
-			known(t, cs, idA, c.want)
 			if n := r.lists.Load(); n != 1 || cs.problem() != nil {
 				t.Errorf("%d lists, problem %v; want one and none", n, cs.problem())
 			}
@@ -195,9 +192,7 @@ func TestContainersWithoutRuntimeSocket(t *testing.T) {
 	socket := runtimeSocket(t)
 	usual := newContainers([]string{socket, socket + "2"}, false)
 	known(t, usual, idA, place{})
-	if err := usual.problem(); err != nil {
-		t.Errorf("problem of a host without Kubernetes: %v", err)
-	}
+	noProblem(t, usual) // a host without Kubernetes
 
 	given := newContainers([]string{socket}, true)
 	wantProblem(t, given, socket, "not exist", "--collector.workload.cri-socket")
@@ -208,9 +203,7 @@ func TestContainersWithoutRuntimeSocket(t *testing.T) {
 
 	// The runtime comes later than the exporter.
 	having(inPod(idA, "default", "late", "main"), inPod(idB, "default", "later", "main")).start(t, socket)
-	if err := given.problem(); err != nil {
-		t.Errorf("problem of a socket that is there now: %v", err)
-	}
+	noProblem(t, given) // it is there now
 	unknown(t, given, idA)
 	<-pauses
 	known(t, given, idA, place{"default", "late", "main", ""})
@@ -229,6 +222,13 @@ func wantProblem(t *testing.T, c *containers, parts ...string) {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("the problem does not tell %q: %v", part, err)
 		}
+	}
+}
+
+func noProblem(t *testing.T, c *containers) {
+	t.Helper()
+	if err := c.problem(); err != nil {
+		t.Errorf("the problem is %v", err)
 	}
 }
 
@@ -268,24 +268,19 @@ func TestContainersRuntimeHangs(t *testing.T) {
 	r.start(t, socket)
 	c := newContainers([]string{socket}, true)
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		c.run(ctx)
-	}()
+	var ended sync.WaitGroup
+	ended.Go(func() { c.run(ctx) })
 	unknown(t, c, idA)
 	<-asked
 	unknown(t, c, idA) // it does not wait for the list
 	unknown(t, c, idB)
 	begin := time.Now()
 	cancel()
-	<-ended
+	ended.Wait()
 	if d := time.Since(begin); d > runtimeTimeout/2 {
 		t.Errorf("run ended %v after its context", d)
 	}
-	if err := c.problem(); err != nil {
-		t.Errorf("problem because of the end: %v", err)
-	}
+	noProblem(t, c)
 }
 
 func TestContainersRuntimeRestarts(t *testing.T) {
@@ -313,17 +308,16 @@ func TestContainersRuntimeRestarts(t *testing.T) {
 			<-pauses
 			known(t, c, idB, b)
 			known(t, c, idA, a)
-			if err := c.problem(); err != nil {
-				t.Errorf("problem after the restart: %v", err)
-			}
+			noProblem(t, c)
 		})
 	}
 }
 
 func TestContainersRuntimeWithoutCRI(t *testing.T) {
-	withoutService := func() *fakeRuntime { return &fakeRuntime{} }
-	withoutMethod := func() *fakeRuntime { return failing(codes.Unimplemented) }
-	for name, newRuntime := range map[string]func() *fakeRuntime{"service": withoutService, "method": withoutMethod} {
+	for name, newRuntime := range map[string]func() *fakeRuntime{
+		"service": func() *fakeRuntime { return &fakeRuntime{} },
+		"method":  func() *fakeRuntime { return failing(codes.Unimplemented) },
+	} {
 		t.Run("given, no "+name, func(t *testing.T) {
 			socket := runtimeSocket(t)
 			newRuntime().start(t, socket)
@@ -343,9 +337,7 @@ func TestContainersRuntimeWithoutCRI(t *testing.T) {
 			<-pauses
 			known(t, c, idA, place{})
 			known(t, c, idB, place{}) // at once
-			if err := c.problem(); err != nil {
-				t.Errorf("problem of a Docker host: %v", err)
-			}
+			noProblem(t, c)           // a Docker host
 
 			// It is asked again when it is started anew, with the CRI this time.
 			stop()
@@ -482,19 +474,15 @@ func TestContainersAreBounded(t *testing.T) {
 				delete(left, n)
 			}
 		}
-		checkBound(t, c)
+		c.mu.Lock()
+		answers, waiting := len(c.answers.young)+len(c.answers.old), len(c.waiting)
+		c.mu.Unlock()
+		if answers > maxContainers || waiting > maxWaiting {
+			t.Fatalf("%d answers and %d waiting, want at most %d and %d", answers, waiting, maxContainers, maxWaiting)
+		}
 		if len(left) == before {
 			<-pauses
 		}
-	}
-}
-
-func checkBound(t *testing.T, c *containers) {
-	t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if n := len(c.answers.young) + len(c.answers.old); n > maxContainers || len(c.waiting) > maxWaiting {
-		t.Fatalf("%d answers and %d waiting, want at most %d and %d", n, len(c.waiting), maxContainers, maxWaiting)
 	}
 }
 
@@ -503,18 +491,14 @@ func TestContainersOfTwoNamedSockets(t *testing.T) {
 	socket, missing := runtimeSocket(t), runtimeSocket(t)
 	having().start(t, socket)
 	c := newContainers([]string{missing, socket}, true)
-	if err := c.problem(); err != nil {
-		t.Errorf("at the start: %v", err)
-	}
+	noProblem(t, c)
 	pauses := running(t, c)
 	c.find(idA)
 	<-pauses
 	if p, done := c.find(idA); p != (place{}) || !done {
 		t.Errorf("found %+v, %t", p, done)
 	}
-	if err := c.problem(); err != nil {
-		t.Errorf("after a list: %v", err)
-	}
+	noProblem(t, c)
 	if err := newContainers([]string{missing, missing + "2"}, true).problem(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without any: %v", err)
 	}
@@ -534,9 +518,7 @@ func TestContainersProblemPasses(t *testing.T) {
 	c.mu.Lock()
 	c.last.at = c.last.at.Add(-2*maxListDelay - time.Second)
 	c.mu.Unlock()
-	if err := c.problem(); err != nil {
-		t.Errorf("later: %v", err)
-	}
+	noProblem(t, c)
 	c.find(idA)
 	<-pauses
 	if c.problem() == nil {

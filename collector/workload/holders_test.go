@@ -32,9 +32,10 @@ func summary(holders []Holder) (s []string) {
 
 func TestHolders(t *testing.T) {
 	tr := newTree(t)
-	plain := filepath.Join(t.TempDir(), "dev/nvidia7")
-	must(t, os.MkdirAll(filepath.Dir(plain), 0o755))
-	must(t, os.WriteFile(plain, nil, 0o644))
+	dir := filepath.Join(t.TempDir(), "dev") // any file may have the name of a device
+	plain, fifo := filepath.Join(dir, "nvidia7"), filepath.Join(dir, "nvidia8")
+	must(t, os.Mkdir(dir, 0o755))
+	must(t, errors.Join(os.WriteFile(plain, nil, 0o644), syscall.Mkfifo(fifo, 0o644)))
 	tr.add(20, process{comm: "b", start: 2, exe: "/bin/b", fds: []string{
 		"/dev/null", "/dev/nvidia10", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia9", "/dev/nvidia9", "socket:[7]",
 	}})
@@ -44,7 +45,7 @@ func TestHolders(t *testing.T) {
 		"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-modeset", "/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-caps/nvidia1",
 		"/dev/nvidia", "/dev/nvidia0x", "/dev/nvidia1234", "/home/a/nvidia0", "nvidia0",
 	}})
-	tr.add(41, process{comm: "file", start: 4, exe: "/bin/c", fds: []string{plain}})
+	tr.add(41, process{comm: "file", start: 4, exe: "/bin/c", fds: []string{plain, fifo}})
 	tr.add(2, process{comm: "kthreadd", start: 0, flags: kernelThread})
 	r := tr.resolver(Config{})
 	holders, err := r.Holders(t.Context())
@@ -103,22 +104,18 @@ func TestHoldersAreBounded(t *testing.T) {
 	}
 }
 
-func TestHoldersObeyTheContext(t *testing.T) {
+func TestHoldersFail(t *testing.T) {
 	tr := newTree(t)
 	tr.add(10, process{comm: "p", start: 1, exe: "/bin/p", fds: []string{"/dev/nvidia0"}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if holders, err := tr.resolver(Config{}).Holders(ctx); !errors.Is(err, context.Canceled) || holders != nil {
-		t.Errorf("%v, %v", holders, err)
-	}
-}
-
-func TestHoldersWithoutProcFS(t *testing.T) {
-	tr := newTree(t)
 	r := tr.resolver(Config{})
+	if holders, err := r.Holders(ctx); !errors.Is(err, context.Canceled) || holders != nil {
+		t.Errorf("after the end: %v, %v", holders, err)
+	}
 	must(t, os.RemoveAll(tr.root))
 	if holders, err := r.Holders(t.Context()); err == nil {
-		t.Errorf("%v", holders)
+		t.Errorf("without procfs: %v", holders)
 	}
 }
 
@@ -230,7 +227,7 @@ func TestHoldersThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTree(t)
 		tr.add(11, process{comm: "p", start: 1, exe: "/bin/p"})
-		must(t, os.RemoveAll(tr.root + "/11/fd"))
+		must(t, os.RemoveAll(tr.root+"/11/fd"))
 		tr.write("11/fd", "")
 		r := tr.resolver(Config{})
 		unreadable := func() error {
@@ -329,16 +326,4 @@ func TestHoldersOnABudget(t *testing.T) {
 			t.Errorf("the holder was seen after %d calls, want one round", first)
 		}
 	})
-}
-
-// Any file may have the name of a device.
-func TestDeviceOf(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "dev")
-	must(t, os.Mkdir(dir, 0o755))
-	fifo, link := filepath.Join(dir, "nvidia0"), filepath.Join(dir, "link")
-	must(t, syscall.Mkfifo(fifo, 0o644))
-	must(t, os.Symlink(fifo, link))
-	if device, err := deviceOf(link, fifo); device != "" || err != nil {
-		t.Errorf("a FIFO: %q, %v", device, err)
-	}
 }
