@@ -164,8 +164,9 @@ func TestEndOfAProcess(t *testing.T) {
 			after((lasts + 3) * time.Second)
 			before := s.heights.Save()
 			after(60 * time.Second)
-			if taught := !bytes.Equal(s.heights.Save(), before); taught != c.taught || asked.Load() != 2 {
-				t.Errorf("%s: taught %t, asked %d times", name, taught, asked.Load())
+			n := s.State().Devices[0].ExitsNearCapacity
+			if taught := !bytes.Equal(s.heights.Save(), before); taught != c.taught || asked.Load() != 2 || n != 1 {
+				t.Errorf("%s: taught %t, asked %d times, %d exits near the capacity", name, taught, asked.Load(), n)
 			}
 		})
 	}

@@ -48,12 +48,13 @@ func afterThat(file string) {
 	}
 }
 
-// leakAt is a device whose process leaks, from so many seconds of its life on.
+// leakAt is a device of which a process leaks, one cannot be told from others of its number, and one computes nothing, from so many
+// seconds of its life on.
 func leakAt(from int) *scriptDevice {
 	d := newGPU(0, func(second int) (gpu.Sample, error) {
-		p, unresolved := process(1, leaked(second)), process(2, 1<<30)
-		unresolved.ID.Start = 0
-		return flat(p.Used.V+unresolved.Used.V, p, unresolved)(second)
+		p, unresolved, idle := process(1, leaked(second)), process(2, 1<<30), process(3, 1<<30)
+		unresolved.ID.Start, idle.SM = 0, gpu.Some(0.0)
+		return flat(p.Used.V+2<<30, p, unresolved, idle)(second)
 	})
 	d.second = from
 	return d
@@ -94,6 +95,9 @@ func TestRestartGoesOnFromTheStateFile(t *testing.T) {
 			}
 			if v := d.Processes[1].Verdict; v.Judged || v.Windows[0].N > 5 {
 				t.Errorf("%s: a process without start ticks inherits: %+v", c.boot, v)
+			}
+			if idle := d.Processes[2].Idle; idle.V > 3300*time.Second != c.known || idle.V > 3400*time.Second {
+				t.Errorf("%s: after the restart idle for %v", c.boot, idle)
 			}
 			if f := d.Findings; len(f) > 0 != c.known || c.known && (!f[0].LeakDue || f[0].Who != finding.Of(d.Processes[0].Owner)) {
 				t.Errorf("%s: findings after the restart: %+v", c.boot, f)
@@ -182,35 +186,6 @@ func TestForecastInTheLogAfterARestart(t *testing.T) {
 	}
 }
 
-// A process that computes nothing has done so since before the restart, as its pattern says.
-func TestIdleTimeOutlivesARestart(t *testing.T) {
-	idler := func(from int) *scriptDevice {
-		d := newGPU(0, func(second int) (gpu.Sample, error) {
-			p := process(1, 1<<30)
-			p.SM = gpu.Some(0.0)
-			return flat(p.Used.V, p)(second)
-		})
-		d.second = from
-		return d
-	}
-	file := filepath.Join(t.TempDir(), "state")
-	for _, c := range []struct {
-		from  int
-		least time.Duration
-	}{{0, 295 * time.Second}, {400, 400 * time.Second}} {
-		runSampler(t, &scriptSource{devices: []gpu.Device{idler(c.from)}}, withState(t, file, "a"), func(s *Sampler, _ *lines) {
-			wait := 300500 * time.Millisecond
-			if c.from > 0 {
-				wait = 5 * time.Second
-			}
-			after(wait)
-			if idle := s.State().Devices[0].Processes[0].Idle; !idle.OK || idle.V < c.least || idle.V > c.least+20*time.Second {
-				t.Errorf("from %d s on: idle for %v, want %s", c.from, idle, c.least)
-			}
-		})
-	}
-}
-
 func TestStateFileThatCannotBeWritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "absent")
 	runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, withState(t, filepath.Join(dir, "state"), "a"), func(s *Sampler, out *lines) {
@@ -242,20 +217,26 @@ func TestWithoutDriverTheStateFileIsKept(t *testing.T) {
 	}
 }
 
+// complains makes a sampler with a state file that cannot be used, which it says once.
+func complains(t *testing.T, file string) (*Sampler, *lines) {
+	t.Helper()
+	var out lines
+	cfg := Config{SlowInterval: 1, Timeout: 1, Detector: detector.DefaultConfig(), Logger: log.NewLogfmtLogger(&out)}
+	withState(t, file, "a")(&cfg)
+	s, err := New(&scriptSource{}, cfg)
+	if err != nil || out.count("level=error") != 1 {
+		t.Fatalf("%s: error %v, log %s", file, err, out.b.String())
+	}
+	return s, &out
+}
+
 // Whatever lies at the path, the exporter starts.
 func TestPathThatIsNoStateFile(t *testing.T) {
 	dir := t.TempDir()
 	fifo, unreadable := filepath.Join(dir, "fifo"), filepath.Join(dir, "unreadable")
 	must(t, errors.Join(syscall.Mkfifo(fifo, 0o600), os.WriteFile(unreadable, []byte("hello"), 0)))
 	for _, path := range []string{dir, fifo, filepath.Join(unreadable, "file"), unreadable, "/dev/null", "/dev/zero"} {
-		var out lines
-		cfg := Config{SlowInterval: 1, Timeout: 1, Detector: detector.DefaultConfig(), Logger: log.NewLogfmtLogger(&out)}
-		withState(t, path, "a")(&cfg)
-		s, err := New(&scriptSource{}, cfg)
-		if err != nil || out.count("level=error") != 1 {
-			t.Errorf("%s: error %v, log %s", path, err, out.b.String())
-			continue
-		}
+		s, _ := complains(t, path)
 		if path == fifo { // nothing tells what would be lost
 			s.write()
 			if is, err := os.Stat(path); err != nil || is.Mode().IsRegular() || s.State().StateFile == nil || s.State().StateFile.Success {
@@ -275,11 +256,8 @@ func TestStateFileThatIsNotOurs(t *testing.T) {
 		must(t, errors.Join(write(), os.RemoveAll(file+".bad")))
 		before, err := os.ReadFile(file)
 		must(t, err)
-		var out lines
-		cfg := Config{SlowInterval: 1, Timeout: 1, Detector: detector.DefaultConfig(), Logger: log.NewLogfmtLogger(&out)}
-		withState(t, file, "a")(&cfg)
-		if _, err := New(&scriptSource{}, cfg); err != nil || out.count("level=error") != 1 || out.count(says) != 1 {
-			t.Errorf("%s: error %v, log %s", says, err, out.b.String())
+		if _, out := complains(t, file); out.count(says) != 1 {
+			t.Errorf("no %q in %s", says, out.b.String())
 		}
 		if kept, err := os.ReadFile(file + ".bad"); err != nil || !bytes.Equal(kept, before) {
 			t.Errorf("%s: kept %q, %v", says, kept, err)
