@@ -314,40 +314,35 @@ func TestContainersRuntimeRestarts(t *testing.T) {
 }
 
 func TestContainersRuntimeWithoutCRI(t *testing.T) {
-	for name, newRuntime := range map[string]func() *fakeRuntime{
-		"service": func() *fakeRuntime { return &fakeRuntime{} },
-		"method":  func() *fakeRuntime { return failing(codes.Unimplemented) },
-	} {
-		t.Run("given, no "+name, func(t *testing.T) {
-			socket := runtimeSocket(t)
-			newRuntime().start(t, socket)
-			c := newContainers([]string{socket}, true)
-			pauses := running(t, c)
-			unknown(t, c, idA)
-			<-pauses
-			unknown(t, c, idA)
-			wantProblem(t, c, socket, "CRI plugin", "--collector.workload.cri-socket")
-		})
-		t.Run("usual, no "+name, func(t *testing.T) {
-			socket := runtimeSocket(t)
-			stop := newRuntime().start(t, socket)
-			c := newContainers([]string{socket + "0", socket}, false)
-			pauses := running(t, c)
-			unknown(t, c, idA)
-			<-pauses
-			known(t, c, idA, place{})
-			known(t, c, idB, place{}) // at once
-			noProblem(t, c)           // a Docker host
+	t.Run("given", func(t *testing.T) {
+		socket := runtimeSocket(t)
+		(&fakeRuntime{}).start(t, socket)
+		c := newContainers([]string{socket}, true)
+		pauses := running(t, c)
+		unknown(t, c, idA)
+		<-pauses
+		unknown(t, c, idA)
+		wantProblem(t, c, socket, "CRI plugin", "--collector.workload.cri-socket")
+	})
+	t.Run("usual", func(t *testing.T) {
+		socket := runtimeSocket(t)
+		stop := (&fakeRuntime{}).start(t, socket)
+		c := newContainers([]string{socket + "0", socket}, false)
+		pauses := running(t, c)
+		unknown(t, c, idA)
+		<-pauses
+		known(t, c, idA, place{})
+		known(t, c, idB, place{}) // at once
+		noProblem(t, c)           // a Docker host
 
-			// It is asked again when it is started anew, with the CRI this time.
-			stop()
-			having(inPod(containerNumber(3), "default", "a", "main")).start(t, socket)
-			unknown(t, c, containerNumber(3))
-			<-pauses
-			known(t, c, containerNumber(3), place{"default", "a", "main", ""})
-			known(t, c, idA, place{})
-		})
-	}
+		// It is asked again when it is started anew, with the CRI this time.
+		stop()
+		having(inPod(containerNumber(3), "default", "a", "main")).start(t, socket)
+		unknown(t, c, containerNumber(3))
+		<-pauses
+		known(t, c, containerNumber(3), place{"default", "a", "main", ""})
+		known(t, c, idA, place{})
+	})
 }
 
 // A Docker host has a containerd of its own beside that of Kubernetes.
