@@ -5,13 +5,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,40 +36,9 @@ func TestLeakIsSeen(t *testing.T) {
 	}
 }
 
-// TestReplayIsDeterministic replays one recording of two GPUs at two speeds.
-func TestReplayIsDeterministic(t *testing.T) {
-	replay := func(speed string) (devices []map[string]any) {
-		r := startProgram(t, "--source=replay:../gpuleaktool/testdata/leak.csv", "--source.speed="+speed)
-		eventually(t, func() error {
-			if strings.Count(r.stderr.String(), "the recording has ended") != 2 {
-				return errors.New("the recording has not ended for both GPUs")
-			}
-			return nil
-		})
-		_, body := r.get(t, pages.VerdictsPath)
-		var answer struct {
-			Data struct{ Devices []map[string]any }
-		}
-		if err := json.Unmarshal([]byte(body), &answer); err != nil {
-			t.Fatal(err)
-		}
-		r.end()
-		return answer.Data.Devices
-	}
-	fast, slow := replay("inf"), replay("5000")
-	if !reflect.DeepEqual(fast, slow) {
-		t.Errorf("at two speeds:\n%v\n%v", fast, slow)
-	}
-	if v, _ := fast[1]["verdict"].(map[string]any); v["leak"] != true || v["oom"] != "foreseen" {
-		t.Errorf("verdict %v", fast[1]["verdict"])
-	}
-}
-
 func TestHangup(t *testing.T) {
 	r := startProgram(t, "--source=sim:crashloop", "--log.format=logfmt")
-	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 	eventually(t, func() error {
 		if !strings.Contains(r.stderr.String(), "there is no --detector.config") {
 			return errors.New("nothing said of SIGHUP")

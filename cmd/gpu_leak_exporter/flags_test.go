@@ -29,9 +29,7 @@ func TestWrongCalls(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	unknownKey := write("unknown.yml", "tls_server_confg:\n  cert_file: a\n")
@@ -43,9 +41,7 @@ func TestWrongCalls(t *testing.T) {
 	ownLabel := write("label.yml", "labels: [instance, uuid]\n")
 	twoUsers := write("users.yml", "basic_auth: {username: you, password: y}\n")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer taken.Close()
 	address := taken.Addr().String()
 
@@ -137,9 +133,7 @@ func TestControlCharacters(t *testing.T) {
 	}
 	// Logfmt escapes some of them.
 	path := filepath.Join(t.TempDir(), "a\x1b\u009b2J\u202eb")
-	if err := os.WriteFile(path, []byte("none"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("none"), 0o600))
 	r := startProgram(t, "--source=sim:healthy", "--detector.state-file="+path)
 	r.end()
 	if log := r.stderr.String(); strings.ContainsAny(log, "\x1b\u009b\u202e") || !strings.Contains(log, `\u001b\u009b2J\u202eb`) {

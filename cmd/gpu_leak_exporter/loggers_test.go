@@ -34,11 +34,7 @@ func TestLoggersLookAlike(t *testing.T) {
 func logConfig(t *testing.T, level, format string) *promslog.Config {
 	t.Helper()
 	c := &promslog.Config{Level: promslog.NewLevel(), Format: promslog.NewFormat()}
-	if err := c.Level.Set(level); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Format.Set(format); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Level.Set(level))
+	must(t, c.Format.Set(format))
 	return c
 }

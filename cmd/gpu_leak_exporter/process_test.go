@@ -65,9 +65,7 @@ func TestProcessMetrics(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(list...)
 		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		values := map[string]float64{}
 		for _, f := range families {
 			m := f.GetMetric()[0]

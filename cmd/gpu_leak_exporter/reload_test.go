@@ -43,9 +43,7 @@ func newReloading(t *testing.T, args ...string) *reloading {
 
 func (r *reloading) write(t *testing.T, text string) {
 	t.Helper()
-	if err := os.WriteFile(r.file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(r.file, []byte(text), 0o600))
 }
 
 func (r *reloading) reloadState() sampler.FileState {
@@ -72,9 +70,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("%d errors in the log:\n%s", n, &r.log)
 	}
 
-	if err := os.Remove(r.file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(r.file))
 	if w := request(r, http.MethodPost, pages.ReloadPath); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "no such file") || !r.muted() {
 		t.Errorf("status %d, %s", w.Code, w.Body)
 	}

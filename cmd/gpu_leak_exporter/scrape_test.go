@@ -26,14 +26,10 @@ import (
 func testScrape(t *testing.T, state func() *sampler.State, exporterMetrics bool) (*scrape, *prometheus.Registry) {
 	t.Helper()
 	c, err := collector.New(state, collector.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	others := prometheus.NewRegistry()
 	s, err := newScrape(c, others, exporterMetrics, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s, others
 }
 
@@ -54,9 +50,7 @@ func answerTo(t *testing.T, h http.Handler, accept, encoding string) (http.Heade
 	var body io.Reader = w.Body
 	if w.Header().Get("Content-Encoding") == "gzip" {
 		z, err := gzip.NewReader(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		body = z
 	}
 	text, err := io.ReadAll(body)

@@ -54,9 +54,7 @@ func handlerOf(t *testing.T, state func() *sampler.State, args ...string) http.H
 	cfg := flagsOf(t, args...)
 	discard := slog.New(slog.DiscardHandler)
 	h, err := newHandler(cfg, state, http.NotFoundHandler(), limits.New(limits.Config{MaxRequests: cfg.maxRequests, Logger: discard}), discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return h
 }
 

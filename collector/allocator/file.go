@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -145,16 +144,11 @@ func (r *Reader) findAnswer(id gpu.ProcessID) (found answer, err error) {
 	return found, err
 }
 
-// read reads a page, and again if the probe writes meanwhile.
-func (r *Reader) read(f *os.File) (p page, err error) {
-	for range 3 {
-		n, err := syscall.Pread(int(f.Fd()), r.buffer[:written], 0)
-		if err != nil {
-			return page{}, fmt.Errorf("read the page: %w", err)
-		}
-		if p, err = parsePage(r.buffer[:n]); !errors.Is(err, errTorn) {
-			return p, err
-		}
+// read reads a page. The error is errTorn if the probe writes meanwhile.
+func (r *Reader) read(f *os.File) (page, error) {
+	n, err := unix.Pread(int(f.Fd()), r.buffer[:written], 0)
+	if err != nil {
+		return page{}, fmt.Errorf("read the page: %w", err)
 	}
-	return page{}, errTorn
+	return parsePage(r.buffer[:n])
 }

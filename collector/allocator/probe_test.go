@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
@@ -32,16 +31,10 @@ func program(t *testing.T, name string, args ...string) string {
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
 	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, c.Start())
 	t.Cleanup(func() {
 		defer cancel()
 		_ = in.Close() // it may have ended
@@ -64,9 +57,7 @@ func program(t *testing.T, name string, args ...string) string {
 func interpreter(t *testing.T) (python, probe string) {
 	t.Helper()
 	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if probe, err = filepath.Abs("../../probe"); err != nil {
 		t.Fatal(err)
 	}
@@ -79,30 +70,30 @@ func python(t *testing.T, scenario string) string {
 	return program(t, path, "testdata/program.py", probe, scenario)
 }
 
-// recordsOf looks once at a process.
-func recordsOf(t *testing.T, line string) []Record {
+// idFrom returns the process whose number a program has printed.
+func idFrom(t *testing.T, line string) gpu.ProcessID {
 	t.Helper()
 	pid, err := strconv.Atoi(line)
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := idOf(t, pid)
+	must(t, err)
+	return idOf(t, pid)
+}
+
+// lookAt looks once at a process.
+func lookAt(t *testing.T, id gpu.ProcessID) []Record {
+	t.Helper()
 	c := newClock(t)
 	c.Of(id)
 	c.at(0)
-	if err := c.Problem(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Problem())
 	return c.Of(id)
 }
 
-// told looks at a process until there are records: it may be writing its page.
-func told(t *testing.T, line string) (got []Record) {
+// told looks at a process until there are records.
+func told(t *testing.T, line string) []Record {
 	t.Helper()
-	for began := time.Now(); got == nil && time.Since(began) < hang; {
-		got = recordsOf(t, line)
-	}
-	return got
+	id, c := idFrom(t, line), newClock(t)
+	find(t, c, id)
+	return c.Of(id)
 }
 
 // TestProbe runs programs with the probe, and reads their pages.
@@ -156,7 +147,7 @@ func TestProbeTellsNothing(t *testing.T) {
 			if pid == "" {
 				return
 			}
-			if got := recordsOf(t, pid); got != nil {
+			if got := lookAt(t, idFrom(t, pid)); got != nil {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -207,15 +198,13 @@ func TestProbeEnds(t *testing.T) {
 // in a container: it is found by the number that it has here.
 func TestProbeInNamespaces(t *testing.T) {
 	python, probe := interpreter(t)
-	if err := exec.Command("unshare", "--pid", "--fork", "--mount-proc", "true").Run(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, exec.Command("unshare", "--pid", "--fork", "--mount-proc", "true").Run())
 	if said := program(t, "unshare", "--pid", "--fork", "--mount-proc", python, "testdata/program.py", probe, "torch"); said != "1" {
 		t.Fatalf("it is process %s of its namespace", said)
 	}
 	for _, pid := range childrenOf(t, os.Getpid()) {
 		for _, inside := range childrenOf(t, pid) {
-			if got := recordsOf(t, strconv.Itoa(inside)); len(got) == 2 {
+			if got := lookAt(t, idOf(t, inside)); len(got) == 2 {
 				return
 			}
 		}
@@ -226,9 +215,7 @@ func TestProbeInNamespaces(t *testing.T) {
 func childrenOf(t *testing.T, pid int) (list []int) {
 	t.Helper()
 	tasks, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, task := range tasks {
 		b, err := os.ReadFile(task)
 		if err != nil {
@@ -236,9 +223,7 @@ func childrenOf(t *testing.T, pid int) (list []int) {
 		}
 		for field := range strings.FieldsSeq(string(b)) {
 			child, err := strconv.Atoi(field)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			list = append(list, child)
 		}
 	}

@@ -32,8 +32,7 @@ const (
 	// readInterval is how often pages are read. Probes write every five seconds.
 	readInterval = time.Second
 	// findInterval is how often a process without a page is looked at again: a program loads the probe at its start.
-	// After earlyFor it is lateInterval: a program may load the probe late. A look takes a microsecond or two for each
-	// open file of the process.
+	// After earlyFor it is lateInterval: a program may load the probe late.
 	findInterval = 15 * time.Second
 	lateInterval = time.Minute
 	earlyFor     = time.Minute
@@ -185,11 +184,10 @@ func (r *Reader) wanted(now time.Time) []*process {
 	return list
 }
 
-// lookInterval is the interval of looks for the page of a process. Late looks are spread by the number of the process: all
-// processes may have been found in one second.
+// lookInterval is the interval of looks for the page of a process.
 func (p *process) lookInterval(now time.Time) time.Duration {
 	if p.sequence == 0 && now.Sub(p.first) >= earlyFor { // a process that had a page may make a new one
-		return lateInterval - time.Duration(p.id.PID%30)*time.Second
+		return lateInterval
 	}
 	return findInterval
 }

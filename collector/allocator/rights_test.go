@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,39 +28,17 @@ func TestRights(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Fatal("only root can become other users")
 	}
-	if !mayGive(t, unix.CAP_SYS_PTRACE, unix.CAP_DAC_READ_SEARCH) {
-		t.Fatal("this root lacks the rights to give")
-	}
 	const reader, writer = 65_533, 65_534
 	dir := t.TempDir()
 	for _, d := range []string{dir, filepath.Dir(dir)} { // the users must get in
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(d, 0o755))
 	}
-	example, self := filepath.Join(dir, "example"), filepath.Join(dir, "self")
-	if out, err := exec.Command("gcc", "-o", example, "../../probe/example.c").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	self := filepath.Join(dir, "self")
 	binary, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(self, binary, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	c := exec.Command(example)
-	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: writer, Gid: writer}}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = c.Process.Kill()
-		_ = c.Wait() // it was killed
-	}()
-	for len(recordsOf(t, strconv.Itoa(c.Process.Pid))) == 0 { // it has just started
-	}
-	id := idOf(t, c.Process.Pid)
+	must(t, err)
+	must(t, os.WriteFile(self, binary, 0o755))
+	id := runExample(t, filepath.Join(dir, "example"), &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: writer, Gid: writer}})
+	find(t, newClock(t), id)
 	for name, tc := range map[string]struct {
 		uid  uint32
 		caps []uintptr
@@ -83,26 +60,6 @@ func TestRights(t *testing.T) {
 			t.Errorf("%s: %v, want %s\n%s", name, err, tc.want, out)
 		}
 	}
-}
-
-// mayGive reports whether this process has these capabilities.
-func mayGive(t *testing.T, caps ...int) bool {
-	t.Helper()
-	b, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(b), "CapEff:")
-	has, err := strconv.ParseUint(strings.Fields(rest)[0], 16, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range caps {
-		if has&(1<<c) == 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // TestAskAs is the part of TestRights that has the rights.

@@ -11,7 +11,6 @@ import (
 	"os"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,25 +24,10 @@ import (
 func leaking(t *testing.T, kind string, env ...string) (clock, gpu.ProcessID) {
 	t.Helper()
 	path, probe := interpreter(t)
-	pid, err := strconv.Atoi(program(t, "env", slices.Concat(env, []string{path, "testdata/leaks.py", probe, kind})...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := idOf(t, pid)
+	id := idFrom(t, program(t, "env", slices.Concat(env, []string{path, "testdata/leaks.py", probe, kind})...))
 	c := newClock(t)
 	find(t, c, id)
 	return c, id
-}
-
-// find has a reader find the page of a process, which may be written this very moment.
-func find(t *testing.T, c clock, id gpu.ProcessID) {
-	t.Helper()
-	for n := 0; c.Of(id) == nil; n += 15 {
-		if time.Since(c.began) > hang {
-			t.Fatal("it has no page")
-		}
-		c.at(n)
-	}
 }
 
 // askFor runs a program, and asks it where it allocates what stays.
@@ -82,9 +66,7 @@ func await(t *testing.T, c clock, id gpu.ProcessID, n int) {
 func leakingLine(t *testing.T, kind string) int {
 	t.Helper()
 	b, err := os.ReadFile("testdata/leaks.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, line := range bytes.Split(b, []byte("\n")) {
 		if bytes.HasSuffix(line, []byte("# LEAK "+kind)) {
 			return i + 1
@@ -176,29 +158,20 @@ func TestSitesRefused(t *testing.T) {
 	}
 }
 
-// TestSitesTwice asks a program again, which has just recorded: it answers again.
-func TestSitesTwice(t *testing.T) {
-	c, id := leaking(t, "list")
-	first := *wait(t, c, id)
-	if first.State != SitesDone || len(first.List) != 1 {
-		t.Fatalf("%+v", first)
+// TestSitesAgain asks programs again: one answers again, one that refused to go on still rests.
+func TestSitesAgain(t *testing.T) {
+	again := func(kind string) (first, second Sites) {
+		c, id := leaking(t, kind)
+		first = *wait(t, c, id)
+		c.processes[id].sites.Asked = time.Now().Add(-keepAnswer)
+		return first, *wait(t, c, id)
 	}
-	c.processes[id].sites.Asked = time.Now().Add(-keepAnswer)
-	second := *wait(t, c, id)
+	first, second := again("list")
 	second.Asked = first.Asked
-	if !reflect.DeepEqual(second, first) {
+	if first.State != SitesDone || len(first.List) != 1 || !reflect.DeepEqual(second, first) {
 		t.Errorf("%+v, then %+v", first, second)
 	}
-}
-
-// TestSitesAgain asks a program again that refused to go on, and still rests.
-func TestSitesAgain(t *testing.T) {
-	c, id := leaking(t, "ended")
-	if s := wait(t, c, id); s.State != SitesRefused {
-		t.Fatalf("%+v", s)
-	}
-	c.processes[id].sites.Asked = time.Now().Add(-keepAnswer)
-	if s := wait(t, c, id); s.State != SitesRefused || !strings.HasPrefix(s.Reason, "it has just recorded: ask again in ") {
+	if _, s := again("ended"); s.State != SitesRefused || !strings.HasPrefix(s.Reason, "it has just recorded: ask again in ") {
 		t.Errorf("%+v", s)
 	}
 }
@@ -228,9 +201,7 @@ func TestSitesOfClosed(t *testing.T) {
 	c.at(1)
 	inode := func(f *os.File) uint64 {
 		var s unix.Stat_t
-		if err := unix.Fstat(int(f.Fd()), &s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Fstat(int(f.Fd()), &s))
 		return s.Ino
 	}
 	for first := inode(c.processes[id].file); ; time.Sleep(10 * time.Millisecond) {

@@ -31,11 +31,7 @@ func TestScheduleDoesNotDrift(t *testing.T) {
 			{1200 * time.Millisecond, 3200 * time.Millisecond, 0}, // late, but the third is the newest
 			{0, 4 * time.Second, 0},
 			{3500 * time.Millisecond, 7500 * time.Millisecond, 2}, // 5 and 6 are lost, 7 is served
-			{0, 8 * time.Second, 0},
-			{time.Second, 9 * time.Second, 0},
-			{2 * time.Second, 11 * time.Second, 1}, // on the dot of 11: 10 is lost
-			{time.Hour, 3611 * time.Second, 3599},
-			{0, 3612 * time.Second, 0},
+			{2500 * time.Millisecond, 10 * time.Second, 2},        // on the dot of 10: 8 and 9 are lost
 		} {
 			time.Sleep(c.work)
 			missed, err := s.wait(t.Context())
@@ -83,27 +79,16 @@ func TestStamp(t *testing.T) {
 	}
 }
 
-func TestSteadyClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newClock()
-		time.Sleep(90 * time.Minute)
-		now := time.Now()
-		if got, want := c.steady(now), time.Duration(now.UnixNano()); got != want || c.ahead(now) != 0 {
-			t.Errorf("steady %v, want %v; ahead %v", got, want, c.ahead(now))
-		}
-	})
-}
-
 // The wall clock is set forward by an hour, or was not there for that long in a suspend: the steady clock knows nothing of it.
-func TestSteadyClockWhileTheOtherIsSet(t *testing.T) {
+func TestSteadyClock(t *testing.T) {
 	c, now := newClock(), time.Now()
 	set := now
 	*(*uint64)(unsafe.Pointer(&set)) += 3600 << 30 // a time.Time keeps these seconds beside what the monotonic clock says
 	if set.Round(0).Sub(now.Round(0)) != time.Hour || set.Sub(now) != 0 {
 		t.Fatalf("%v is not %v by a wall clock that is an hour ahead", set, now)
 	}
-	if c.steady(set) != c.steady(now) || c.ahead(set)-c.ahead(now) != time.Hour {
-		t.Errorf("steady %v, want %v; ahead %v", c.steady(set), c.steady(now), c.ahead(set))
+	if off := c.steady(now) - time.Duration(now.UnixNano()); off.Abs() > time.Minute || c.steady(set) != c.steady(now) || c.ahead(set)-c.ahead(now) != time.Hour {
+		t.Errorf("steady %v, and %v with the other one set; ahead %v", c.steady(now), c.steady(set), c.ahead(set))
 	}
 }
 
@@ -117,9 +102,7 @@ func TestHighestClocks(t *testing.T) {
 			s.library.symbols.Store(name, unsafe.Pointer(&there))
 		}
 		read := func() (clocks []gpu.Clock) {
-			if err := d.read(func(r *reading) error { clocks = r.clocks(); return nil }); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.read(func(r *reading) error { clocks = r.clocks(); return nil }))
 			return clocks
 		}
 		asked := func(want int) {

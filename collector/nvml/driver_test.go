@@ -20,6 +20,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // simNode is a node of simulated GPUs, whose driver misbehaves as the faults say that are there now. It
 // outlives the exporters on it.
 type simNode struct {
@@ -146,9 +154,7 @@ func newFourGPUs(t *testing.T, kernelLog string) (*simNode, *Source, *simLibrary
 	t.Helper()
 	node := newWorld(t.TempDir()).node
 	s, l, err := newSimSource(node, Config{KernelLog: kernelLog})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return node, s, l
 }
 
@@ -161,9 +167,7 @@ func newGPUs(t *testing.T, n int) (*simNode, *Source, *simLibrary, []gpu.Device)
 	}
 	node.load(false)
 	s, l, err := newSimSource(node, Config{Timeout: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	devices, err := s.Devices(t.Context())
 	if err != nil || len(devices) != n {
 		t.Fatalf("%d GPUs: %v", len(devices), err)

@@ -29,7 +29,6 @@ func TestMerge(t *testing.T) {
 		lists []list
 		want  []listed
 	}{
-		{name: "nothing"},
 		{
 			name: "one process in three lists, the larger memory",
 			lists: []list{
@@ -132,29 +131,24 @@ func TestUtilizationOfAProcess(t *testing.T) {
 		1: {sm: gpu.Some(0.5), memory: gpu.Some(0.25), encoder: gpu.Some(0.0), decoder: gpu.Some(1.0)},
 		2: {},
 	}
-	apply := func(known bool, pid uint32) gpu.Process {
-		p := gpu.Process{ID: gpu.ProcessID{PID: pid}}
-		u := utilizations{recent: recent}
-		if known {
-			u.listed = map[uint32]bool{1: true, 2: true, 3: true}
+	idle, some := gpu.Some(0.0), recent[1]
+	listed := map[uint32]bool{1: true, 2: true, 3: true}
+	for name, c := range map[string]struct {
+		pid    uint32
+		listed map[uint32]bool
+		want   usage
+	}{
+		"one that has come since":         {4, listed, usage{}},
+		"with a sample":                   {1, listed, some},
+		"with samples that cannot be":     {2, listed, usage{}},
+		"without a sample":                {3, listed, usage{idle, idle, idle, idle}},
+		"without an answer of the driver": {1, nil, usage{}},
+	} {
+		p := gpu.Process{ID: gpu.ProcessID{PID: c.pid}}
+		utilizations{recent: recent, listed: c.listed}.apply(&p)
+		if got := (usage{p.SM, p.MemoryController, p.Encoder, p.Decoder}); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
-		u.apply(&p)
-		return p
-	}
-	if p := apply(true, 4); p.SM.OK {
-		t.Errorf("one that has come since: %+v, want absent", p)
-	}
-	if p := apply(true, 1); p.SM != gpu.Some(0.5) || p.MemoryController != gpu.Some(0.25) || p.Decoder != gpu.Some(1.0) {
-		t.Errorf("with a sample: %+v", p)
-	}
-	if p := apply(true, 2); p.SM.OK || p.MemoryController.OK {
-		t.Errorf("with samples that cannot be: %+v, want absent", p)
-	}
-	if p := apply(true, 3); p.SM != gpu.Some(0.0) || p.Encoder != gpu.Some(0.0) {
-		t.Errorf("without a sample: %+v, want idle", p)
-	}
-	if p := apply(false, 1); p.SM.OK {
-		t.Errorf("without an answer of the driver: %+v, want absent", p)
 	}
 }
 
@@ -164,9 +158,7 @@ func TestUtilizationAfterAStepOfTheClock(t *testing.T) {
 		_, s, _, d := newOneGPU(t)
 		defer s.Close()
 		read := func(sample gpu.Sample) uint64 {
-			if err := d.read(func(r *reading) error { r.processes(&sample); return nil }); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.read(func(r *reading) error { r.processes(&sample); return nil }))
 			return d.processes.samples.since
 		}
 		d.processes.samples.since = 42

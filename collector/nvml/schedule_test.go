@@ -577,13 +577,9 @@ func runSchedule(t *testing.T, list []trouble) (wrong string, seen summary) {
 	dir := t.TempDir()
 	random := filepath.Join(dir, "proc/sys/kernel/random")
 	for _, d := range []string{random, filepath.Join(dir, "state")} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(d, 0o755))
 	}
-	if err := os.WriteFile(filepath.Join(random, "boot_id"), []byte("boot\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(random, "boot_id"), []byte("boot\n"), 0o600))
 	synctest.Test(t, func(*testing.T) {
 		w := newWorld(dir)
 		wrong = w.live(list)

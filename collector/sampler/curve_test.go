@@ -62,7 +62,6 @@ func TestHistory(t *testing.T) {
 	if c := h.curve(nil, 0); c.Called != 0 || len(c.Ranges) != 1 {
 		t.Errorf("after the clock went back: %+v", c)
 	}
-	t.Logf("%d bytes a series, %d of them bins; %d more a GPU for the ends", unsafe.Sizeof(h)+historyBins*unsafe.Sizeof(h.bins[0]), historyBins*unsafe.Sizeof(h.bins[0]), rememberedEnds*unsafe.Sizeof(EndState{}))
 	if size := unsafe.Sizeof(h) + historyBins*unsafe.Sizeof(h.bins[0]); size > 1200 {
 		t.Errorf("a history has %d bytes: the README says 1.1 KiB", size)
 	}

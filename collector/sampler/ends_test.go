@@ -106,9 +106,7 @@ func TestEnds(t *testing.T) {
 func endedIn(t *testing.T, runs detector.Program, at time.Duration) *detector.Heights {
 	t.Helper()
 	d, err := detector.NewDomain(func(detector.Subject[gpu.ProcessID]) detector.Config { return detector.DefaultConfig() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h := detector.NewHeights()
 	d.Remember(h)
 	for off := -5 * time.Minute; off < time.Minute; off += time.Second {
@@ -117,9 +115,7 @@ func endedIn(t *testing.T, runs detector.Program, at time.Duration) *detector.He
 			f.Used = detector.Of(79 << 30)
 			f.Members = []detector.Member[gpu.ProcessID]{{Key: gpu.ProcessID{PID: 1, Start: 1}, Runs: runs, Used: detector.Of(78 << 30), State: detector.StateAlive}}
 		}
-		if err := d.Observe(f); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Observe(f))
 	}
 	return h
 }
@@ -168,8 +164,9 @@ func TestEndOfAProcess(t *testing.T) {
 			after((lasts + 3) * time.Second)
 			before := s.heights.Save()
 			after(60 * time.Second)
-			if taught := !bytes.Equal(s.heights.Save(), before); taught != c.taught || asked.Load() != 2 {
-				t.Errorf("%s: taught %t, asked %d times", name, taught, asked.Load())
+			n := s.State().Devices[0].ExitsNearCapacity
+			if taught := !bytes.Equal(s.heights.Save(), before); taught != c.taught || asked.Load() != 2 || n != 1 {
+				t.Errorf("%s: taught %t, asked %d times, %d exits near the capacity", name, taught, asked.Load(), n)
 			}
 		})
 	}

@@ -152,43 +152,7 @@ func TestStuckProcessesAreSaid(t *testing.T) {
 	})
 }
 
-// A process whose control group tells no job gets the one that is written down for
-// its GPU, before its first series; of two jobs nobody knows whose it is.
-func TestJobsThatAreWrittenDown(t *testing.T) {
-	for name, c := range map[string]struct {
-		jobs workload.Jobs
-		want string
-	}{
-		"one":             {jobsOn("0", "77"), "77"},
-		"two":             {jobsOn("0", "77", "78"), ""},
-		"on another GPU":  {jobsOn("1", "77"), ""},
-		"none as of now":  {workload.Jobs{}, ""},
-		"nobody tells it": {nil, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var jobs atomic.Pointer[workload.Jobs]
-			jobs.Store(&c.jobs)
-			o := &owners{jobs: func() (workload.Jobs, error) { return *jobs.Load(), nil }}
-			d := newGPU(0, flat(5<<30, process(1, 1<<30)))
-			runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, _ *lines) {
-				after(20 * time.Second)
-				ps := s.State().Devices[0].Processes
-				if len(ps) != 1 || ps[0].Owner.SlurmJob != c.want || ps[0].Owner.Pod != "pod" {
-					t.Fatalf("processes %+v", ps)
-				}
-				first := ps[0].Owner
-				later := jobsOn("0", "99")
-				jobs.Store(&later)
-				after(time.Minute)
-				if p := s.State().Devices[0].Processes[0]; p.Owner != first {
-					t.Errorf("its owner became %+v", p.Owner)
-				}
-			})
-		})
-	}
-}
-
-// A job is never taken from a reading that failed, or that is older than the
+// A process whose control group tells no job gets the one that is written down for its GPU. It is never taken from a reading that failed, or that is older than the
 // process; it changes at most once, from unknown to known, however late the pod is.
 func TestJobsThatComeLate(t *testing.T) {
 	for name, c := range map[string]struct {

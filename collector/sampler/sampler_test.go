@@ -22,6 +22,14 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // scriptSource is a source whose every answer the test decides.
 type scriptSource struct {
 	mu      sync.Mutex
@@ -41,6 +49,13 @@ func (s *scriptSource) Devices(context.Context) ([]gpu.Device, error) {
 		<-hang
 	}
 	return devices, err
+}
+
+// hangs has Devices wait for release, or not any more if it is nil.
+func (s *scriptSource) hangs(release chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hang = release
 }
 
 func (s *scriptSource) set(err error, devices ...gpu.Device) {
@@ -180,9 +195,7 @@ func runHanging(t *testing.T, source *scriptSource, change func(*Config), test f
 		}
 		afterThat(cfg.StateFile)
 		s, err := New(source, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := inBackground(ctx, s.Run)
 		test(s, &out)
@@ -266,20 +279,16 @@ func TestDriverThatComesLate(t *testing.T) {
 }
 
 func TestHangInTheListOfDevices(t *testing.T) {
-	runSampler(t, &scriptSource{}, nil, func(s *Sampler, _ *lines) {
-		source := s.source.(*scriptSource)
+	source := &scriptSource{}
+	runSampler(t, source, nil, func(s *Sampler, _ *lines) {
 		release := make(chan struct{})
-		source.mu.Lock()
-		source.hang = release
-		source.mu.Unlock()
+		source.hangs(release)
 		after(30 * time.Second)
 		if r := s.State().DriverReason; r != reasonHangs {
 			t.Errorf("reason %q while the driver does not return", r)
 		}
 		close(release)
-		source.mu.Lock()
-		source.hang = nil
-		source.mu.Unlock()
+		source.hangs(nil)
 		after(time.Second)
 		if r := s.State().DriverReason; r != "" {
 			t.Errorf("reason %q after it returned", r)
@@ -296,9 +305,7 @@ func TestSlowListOfDevices(t *testing.T) {
 		source.hang = release
 	}, func(s *Sampler, _ *lines) {
 		after(10 * time.Second)
-		source.mu.Lock()
-		source.hang = nil
-		source.mu.Unlock()
+		source.hangs(nil)
 		source.set(nil, newGPU(0, flat(1<<30)), newGPU(1, flat(1<<30)))
 		close(release)
 		after(6500 * time.Millisecond)
@@ -1016,21 +1023,6 @@ func TestEndOfARecordingKeepsItsState(t *testing.T) {
 		after(time.Hour)
 		if st := s.State(); !ended() || !st.Devices[0].Up || st.Devices[0].Judgement.Device.Windows[0].N != 50 {
 			t.Errorf("after the end: %+v", st.Devices[0])
-		}
-	})
-}
-
-func TestExitNearCapacityIsCounted(t *testing.T) {
-	d := newGPU(0, func(second int) (gpu.Sample, error) {
-		if second > 100 {
-			return flat(1 << 30)(second)
-		}
-		return flat(78<<30, process(1, 77<<30))(second)
-	})
-	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
-		after(200 * time.Second)
-		if n := s.State().Devices[0].ExitsNearCapacity; n != 1 {
-			t.Errorf("%d exits near the capacity", n)
 		}
 	})
 }

@@ -30,9 +30,7 @@ import (
 func withState(t *testing.T, file, boot string) func(*Config) {
 	t.Helper()
 	proc := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(proc, "sys/kernel/random"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(proc, "sys/kernel/random"), 0o755))
 	if boot == "" {
 		proc = t.TempDir()
 	} else if err := os.WriteFile(filepath.Join(proc, "sys/kernel/random/boot_id"), []byte(boot+"\n"), 0o600); err != nil {
@@ -50,12 +48,13 @@ func afterThat(file string) {
 	}
 }
 
-// leakAt is a device whose process leaks, from so many seconds of its life on.
+// leakAt is a device of which a process leaks, one cannot be told from others of its number, and one computes nothing, from so many
+// seconds of its life on.
 func leakAt(from int) *scriptDevice {
 	d := newGPU(0, func(second int) (gpu.Sample, error) {
-		p, unresolved := process(1, leaked(second)), process(2, 1<<30)
-		unresolved.ID.Start = 0
-		return flat(p.Used.V+unresolved.Used.V, p, unresolved)(second)
+		p, unresolved, idle := process(1, leaked(second)), process(2, 1<<30), process(3, 1<<30)
+		unresolved.ID.Start, idle.SM = 0, gpu.Some(0.0)
+		return flat(p.Used.V+2<<30, p, unresolved, idle)(second)
 	})
 	d.second = from
 	return d
@@ -85,13 +84,9 @@ func TestRestartGoesOnFromTheStateFile(t *testing.T) {
 		{"", false, "another boot"}, // nothing tells which
 	} {
 		kept, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		second := filepath.Join(t.TempDir(), "state")
-		if err := os.WriteFile(second, kept, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(second, kept, 0o600))
 		runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(3360)}}, withState(t, second, c.boot), func(s *Sampler, out *lines) {
 			after(5 * time.Second)
 			d := s.State().Devices[0]
@@ -100,6 +95,9 @@ func TestRestartGoesOnFromTheStateFile(t *testing.T) {
 			}
 			if v := d.Processes[1].Verdict; v.Judged || v.Windows[0].N > 5 {
 				t.Errorf("%s: a process without start ticks inherits: %+v", c.boot, v)
+			}
+			if idle := d.Processes[2].Idle; idle.V > 3300*time.Second != c.known || idle.V > 3400*time.Second {
+				t.Errorf("%s: after the restart idle for %v", c.boot, idle)
 			}
 			if f := d.Findings; len(f) > 0 != c.known || c.known && (!f[0].LeakDue || f[0].Who != finding.Of(d.Processes[0].Owner)) {
 				t.Errorf("%s: findings after the restart: %+v", c.boot, f)
@@ -188,35 +186,6 @@ func TestForecastInTheLogAfterARestart(t *testing.T) {
 	}
 }
 
-// A process that computes nothing has done so since before the restart, as its pattern says.
-func TestIdleTimeOutlivesARestart(t *testing.T) {
-	idler := func(from int) *scriptDevice {
-		d := newGPU(0, func(second int) (gpu.Sample, error) {
-			p := process(1, 1<<30)
-			p.SM = gpu.Some(0.0)
-			return flat(p.Used.V, p)(second)
-		})
-		d.second = from
-		return d
-	}
-	file := filepath.Join(t.TempDir(), "state")
-	for _, c := range []struct {
-		from  int
-		least time.Duration
-	}{{0, 295 * time.Second}, {400, 400 * time.Second}} {
-		runSampler(t, &scriptSource{devices: []gpu.Device{idler(c.from)}}, withState(t, file, "a"), func(s *Sampler, _ *lines) {
-			wait := 300500 * time.Millisecond
-			if c.from > 0 {
-				wait = 5 * time.Second
-			}
-			after(wait)
-			if idle := s.State().Devices[0].Processes[0].Idle; !idle.OK || idle.V < c.least || idle.V > c.least+20*time.Second {
-				t.Errorf("from %d s on: idle for %v, want %s", c.from, idle, c.least)
-			}
-		})
-	}
-}
-
 func TestStateFileThatCannotBeWritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "absent")
 	runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, withState(t, filepath.Join(dir, "state"), "a"), func(s *Sampler, out *lines) {
@@ -227,9 +196,7 @@ func TestStateFileThatCannotBeWritten(t *testing.T) {
 		if n := out.count("would lose the histories"); n != 1 {
 			t.Errorf("said %d times that it cannot be written", n)
 		}
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(dir, 0o755))
 		after(time.Minute)
 		if f := s.State().StateFile; !f.Success {
 			t.Errorf("once the directory is there: %+v", f)
@@ -240,13 +207,9 @@ func TestStateFileThatCannotBeWritten(t *testing.T) {
 func TestWithoutDriverTheStateFileIsKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	h := histories{BootID: "a", Devices: []deviceHistory{{UUID: "GPU-0", Domain: []byte{1}}}}
-	if err := h.write(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.write(file))
 	before, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	source := &scriptSource{err: &gpu.DriverError{Reason: "driver_not_loaded"}}
 	runSampler(t, source, withState(t, file, "a"), func(*Sampler, *lines) { after(5 * time.Minute) })
 	if now, err := os.ReadFile(file); err != nil || !bytes.Equal(now, before) {
@@ -254,22 +217,26 @@ func TestWithoutDriverTheStateFileIsKept(t *testing.T) {
 	}
 }
 
+// complains makes a sampler with a state file that cannot be used, which it says once.
+func complains(t *testing.T, file string) (*Sampler, *lines) {
+	t.Helper()
+	var out lines
+	cfg := Config{SlowInterval: 1, Timeout: 1, Detector: detector.DefaultConfig(), Logger: log.NewLogfmtLogger(&out)}
+	withState(t, file, "a")(&cfg)
+	s, err := New(&scriptSource{}, cfg)
+	if err != nil || out.count("level=error") != 1 {
+		t.Fatalf("%s: error %v, log %s", file, err, out.b.String())
+	}
+	return s, &out
+}
+
 // Whatever lies at the path, the exporter starts.
 func TestPathThatIsNoStateFile(t *testing.T) {
 	dir := t.TempDir()
 	fifo, unreadable := filepath.Join(dir, "fifo"), filepath.Join(dir, "unreadable")
-	if err := errors.Join(syscall.Mkfifo(fifo, 0o600), os.WriteFile(unreadable, []byte("hello"), 0)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(syscall.Mkfifo(fifo, 0o600), os.WriteFile(unreadable, []byte("hello"), 0)))
 	for _, path := range []string{dir, fifo, filepath.Join(unreadable, "file"), unreadable, "/dev/null", "/dev/zero"} {
-		var out lines
-		cfg := Config{SlowInterval: 1, Timeout: 1, Detector: detector.DefaultConfig(), Logger: log.NewLogfmtLogger(&out)}
-		withState(t, path, "a")(&cfg)
-		s, err := New(&scriptSource{}, cfg)
-		if err != nil || out.count("level=error") != 1 {
-			t.Errorf("%s: error %v, log %s", path, err, out.b.String())
-			continue
-		}
+		s, _ := complains(t, path)
 		if path == fifo { // nothing tells what would be lost
 			s.write()
 			if is, err := os.Stat(path); err != nil || is.Mode().IsRegular() || s.State().StateFile == nil || s.State().StateFile.Success {
@@ -286,18 +253,11 @@ func TestStateFileThatIsNotOurs(t *testing.T) {
 		"not a state file of gpu_leak_exporter": func() error { return os.WriteFile(file, []byte("hello\n"), 0o600) },
 		"unexpected end of JSON":                func() error { return stateFile.Write(file, []byte("{")) },
 	} {
-		if err := errors.Join(write(), os.RemoveAll(file+".bad")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(write(), os.RemoveAll(file+".bad")))
 		before, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var out lines
-		cfg := Config{SlowInterval: 1, Timeout: 1, Detector: detector.DefaultConfig(), Logger: log.NewLogfmtLogger(&out)}
-		withState(t, file, "a")(&cfg)
-		if _, err := New(&scriptSource{}, cfg); err != nil || out.count("level=error") != 1 || out.count(says) != 1 {
-			t.Errorf("%s: error %v, log %s", says, err, out.b.String())
+		must(t, err)
+		if _, out := complains(t, file); out.count(says) != 1 {
+			t.Errorf("no %q in %s", says, out.b.String())
 		}
 		if kept, err := os.ReadFile(file + ".bad"); err != nil || !bytes.Equal(kept, before) {
 			t.Errorf("%s: kept %q, %v", says, kept, err)
@@ -386,9 +346,7 @@ func TestHistoryOfAGPUThatStaysAway(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "state")
 		saved := bubbleStart.Add(-age)
 		h := histories{BootID: "a", Saved: saved, Devices: []deviceHistory{{UUID: "GPU-gone", Saved: saved, Domain: []byte{1}}}}
-		if err := h.write(file); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.write(file))
 		runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, withState(t, file, "a"), func(*Sampler, *lines) {
 			after(5 * time.Minute)
 			h, err := readHistories(file)
@@ -404,13 +362,9 @@ func TestDamagedStateFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, withState(t, file, "a"), func(*Sampler, *lines) { after(20 * time.Minute) })
 	good, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	body, err := stateFile.Read(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	damage := func(r *rand.Rand, b []byte) []byte {
 		b = bytes.Clone(b)
 		for range 1 + r.IntN(8) {
@@ -440,9 +394,7 @@ func TestDamagedStateFiles(t *testing.T) {
 			} else {
 				err = stateFile.Write(file, damage(r, body))
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			cfg := Config{SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, Detector: detector.DefaultConfig()}
 			set(&cfg)
 			s, err := New(&scriptSource{devices: []gpu.Device{leakAt(1300)}, events: make(chan gpu.Event)}, cfg)
@@ -522,9 +474,7 @@ func TestHeightsOutliveARestart(t *testing.T) {
 		now := *h
 		now.Devices = slices.Clone(h.Devices)
 		c.change(&now)
-		if err := now.write(file); err != nil {
-			t.Fatal(err)
-		}
+		must(t, now.write(file))
 		runSampler(t, &scriptSource{}, withState(t, file, c.boot), func(s *Sampler, out *lines) {
 			want, complaints := detector.NewHeights().Save(), 1
 			if c.kept {
@@ -553,9 +503,7 @@ func TestSecretOutlivesARestart(t *testing.T) {
 	if secret(file+"-of-another-node", "a") == first {
 		t.Error("two nodes have one secret")
 	}
-	if err := os.WriteFile(file, []byte("none"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("none"), 0o600))
 	if secret(file, "a") == first {
 		t.Error("a file that cannot be used has told a secret")
 	}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -55,9 +56,7 @@ func serveAt(t testing.TB, socket string, register func(*grpc.Server)) (stop fun
 	t.Helper()
 	var config net.ListenConfig
 	listener, err := config.Listen(t.Context(), "unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := grpc.NewServer()
 	register(server)
 	ended := make(chan error, 1)
@@ -106,9 +105,7 @@ func inPod(id, namespace, pod, name string) *runtimeapi.Container {
 func runtimeSocket(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cri") //nolint:usetesting // for its length
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return filepath.Join(dir, "cri.sock")
 }
@@ -126,12 +123,9 @@ func running(t testing.TB, c *containers) <-chan time.Duration {
 			return false
 		}
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		c.run(t.Context())
-	}()
-	t.Cleanup(func() { <-ended })
+	var ended sync.WaitGroup
+	ended.Go(func() { c.run(t.Context()) })
+	t.Cleanup(ended.Wait)
 	return pauses
 }
 
@@ -187,7 +181,6 @@ func TestContainersFind(t *testing.T) {
 				t.Errorf("the next list is made after %v, want %v", d, minListInterval)
 			}
 			known(t, cs, idA, c.want)
-			known(t, cs, idA, c.want)
 			if n := r.lists.Load(); n != 1 || cs.problem() != nil {
 				t.Errorf("%d lists, problem %v; want one and none", n, cs.problem())
 			}
@@ -199,9 +192,7 @@ func TestContainersWithoutRuntimeSocket(t *testing.T) {
 	socket := runtimeSocket(t)
 	usual := newContainers([]string{socket, socket + "2"}, false)
 	known(t, usual, idA, place{})
-	if err := usual.problem(); err != nil {
-		t.Errorf("problem of a host without Kubernetes: %v", err)
-	}
+	noProblem(t, usual) // a host without Kubernetes
 
 	given := newContainers([]string{socket}, true)
 	wantProblem(t, given, socket, "not exist", "--collector.workload.cri-socket")
@@ -212,9 +203,7 @@ func TestContainersWithoutRuntimeSocket(t *testing.T) {
 
 	// The runtime comes later than the exporter.
 	having(inPod(idA, "default", "late", "main"), inPod(idB, "default", "later", "main")).start(t, socket)
-	if err := given.problem(); err != nil {
-		t.Errorf("problem of a socket that is there now: %v", err)
-	}
+	noProblem(t, given) // it is there now
 	unknown(t, given, idA)
 	<-pauses
 	known(t, given, idA, place{"default", "late", "main", ""})
@@ -233,6 +222,13 @@ func wantProblem(t *testing.T, c *containers, parts ...string) {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("the problem does not tell %q: %v", part, err)
 		}
+	}
+}
+
+func noProblem(t *testing.T, c *containers) {
+	t.Helper()
+	if err := c.problem(); err != nil {
+		t.Errorf("the problem is %v", err)
 	}
 }
 
@@ -272,24 +268,19 @@ func TestContainersRuntimeHangs(t *testing.T) {
 	r.start(t, socket)
 	c := newContainers([]string{socket}, true)
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		c.run(ctx)
-	}()
+	var ended sync.WaitGroup
+	ended.Go(func() { c.run(ctx) })
 	unknown(t, c, idA)
 	<-asked
 	unknown(t, c, idA) // it does not wait for the list
 	unknown(t, c, idB)
 	begin := time.Now()
 	cancel()
-	<-ended
+	ended.Wait()
 	if d := time.Since(begin); d > runtimeTimeout/2 {
 		t.Errorf("run ended %v after its context", d)
 	}
-	if err := c.problem(); err != nil {
-		t.Errorf("problem because of the end: %v", err)
-	}
+	noProblem(t, c)
 }
 
 func TestContainersRuntimeRestarts(t *testing.T) {
@@ -317,49 +308,41 @@ func TestContainersRuntimeRestarts(t *testing.T) {
 			<-pauses
 			known(t, c, idB, b)
 			known(t, c, idA, a)
-			if err := c.problem(); err != nil {
-				t.Errorf("problem after the restart: %v", err)
-			}
+			noProblem(t, c)
 		})
 	}
 }
 
 func TestContainersRuntimeWithoutCRI(t *testing.T) {
-	withoutService := func() *fakeRuntime { return &fakeRuntime{} }
-	withoutMethod := func() *fakeRuntime { return failing(codes.Unimplemented) }
-	for name, newRuntime := range map[string]func() *fakeRuntime{"service": withoutService, "method": withoutMethod} {
-		t.Run("given, no "+name, func(t *testing.T) {
-			socket := runtimeSocket(t)
-			newRuntime().start(t, socket)
-			c := newContainers([]string{socket}, true)
-			pauses := running(t, c)
-			unknown(t, c, idA)
-			<-pauses
-			unknown(t, c, idA)
-			wantProblem(t, c, socket, "CRI plugin", "--collector.workload.cri-socket")
-		})
-		t.Run("usual, no "+name, func(t *testing.T) {
-			socket := runtimeSocket(t)
-			stop := newRuntime().start(t, socket)
-			c := newContainers([]string{socket + "0", socket}, false)
-			pauses := running(t, c)
-			unknown(t, c, idA)
-			<-pauses
-			known(t, c, idA, place{})
-			known(t, c, idB, place{}) // at once
-			if err := c.problem(); err != nil {
-				t.Errorf("problem of a Docker host: %v", err)
-			}
+	t.Run("given", func(t *testing.T) {
+		socket := runtimeSocket(t)
+		(&fakeRuntime{}).start(t, socket)
+		c := newContainers([]string{socket}, true)
+		pauses := running(t, c)
+		unknown(t, c, idA)
+		<-pauses
+		unknown(t, c, idA)
+		wantProblem(t, c, socket, "CRI plugin", "--collector.workload.cri-socket")
+	})
+	t.Run("usual", func(t *testing.T) {
+		socket := runtimeSocket(t)
+		stop := (&fakeRuntime{}).start(t, socket)
+		c := newContainers([]string{socket + "0", socket}, false)
+		pauses := running(t, c)
+		unknown(t, c, idA)
+		<-pauses
+		known(t, c, idA, place{})
+		known(t, c, idB, place{}) // at once
+		noProblem(t, c)           // a Docker host
 
-			// It is asked again when it is started anew, with the CRI this time.
-			stop()
-			having(inPod(containerNumber(3), "default", "a", "main")).start(t, socket)
-			unknown(t, c, containerNumber(3))
-			<-pauses
-			known(t, c, containerNumber(3), place{"default", "a", "main", ""})
-			known(t, c, idA, place{})
-		})
-	}
+		// It is asked again when it is started anew, with the CRI this time.
+		stop()
+		having(inPod(containerNumber(3), "default", "a", "main")).start(t, socket)
+		unknown(t, c, containerNumber(3))
+		<-pauses
+		known(t, c, containerNumber(3), place{"default", "a", "main", ""})
+		known(t, c, idA, place{})
+	})
 }
 
 // A Docker host has a containerd of its own beside that of Kubernetes.
@@ -486,19 +469,15 @@ func TestContainersAreBounded(t *testing.T) {
 				delete(left, n)
 			}
 		}
-		checkBound(t, c)
+		c.mu.Lock()
+		answers, waiting := len(c.answers.young)+len(c.answers.old), len(c.waiting)
+		c.mu.Unlock()
+		if answers > maxContainers || waiting > maxWaiting {
+			t.Fatalf("%d answers and %d waiting, want at most %d and %d", answers, waiting, maxContainers, maxWaiting)
+		}
 		if len(left) == before {
 			<-pauses
 		}
-	}
-}
-
-func checkBound(t *testing.T, c *containers) {
-	t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if n := len(c.answers.young) + len(c.answers.old); n > maxContainers || len(c.waiting) > maxWaiting {
-		t.Fatalf("%d answers and %d waiting, want at most %d and %d", n, len(c.waiting), maxContainers, maxWaiting)
 	}
 }
 
@@ -507,18 +486,14 @@ func TestContainersOfTwoNamedSockets(t *testing.T) {
 	socket, missing := runtimeSocket(t), runtimeSocket(t)
 	having().start(t, socket)
 	c := newContainers([]string{missing, socket}, true)
-	if err := c.problem(); err != nil {
-		t.Errorf("at the start: %v", err)
-	}
+	noProblem(t, c)
 	pauses := running(t, c)
 	c.find(idA)
 	<-pauses
 	if p, done := c.find(idA); p != (place{}) || !done {
 		t.Errorf("found %+v, %t", p, done)
 	}
-	if err := c.problem(); err != nil {
-		t.Errorf("after a list: %v", err)
-	}
+	noProblem(t, c)
 	if err := newContainers([]string{missing, missing + "2"}, true).problem(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without any: %v", err)
 	}
@@ -538,9 +513,7 @@ func TestContainersProblemPasses(t *testing.T) {
 	c.mu.Lock()
 	c.last.at = c.last.at.Add(-2*maxListDelay - time.Second)
 	c.mu.Unlock()
-	if err := c.problem(); err != nil {
-		t.Errorf("later: %v", err)
-	}
+	noProblem(t, c)
 	c.find(idA)
 	<-pauses
 	if c.problem() == nil {

@@ -32,13 +32,10 @@ func summary(holders []Holder) (s []string) {
 
 func TestHolders(t *testing.T) {
 	tr := newTree(t)
-	plain := filepath.Join(t.TempDir(), "dev/nvidia7")
-	if err := os.MkdirAll(filepath.Dir(plain), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(plain, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	dir := filepath.Join(t.TempDir(), "dev") // any file may have the name of a device
+	plain, fifo := filepath.Join(dir, "nvidia7"), filepath.Join(dir, "nvidia8")
+	must(t, os.Mkdir(dir, 0o755))
+	must(t, errors.Join(os.WriteFile(plain, nil, 0o644), syscall.Mkfifo(fifo, 0o644)))
 	tr.add(20, process{comm: "b", start: 2, exe: "/bin/b", fds: []string{
 		"/dev/null", "/dev/nvidia10", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia9", "/dev/nvidia9", "socket:[7]",
 	}})
@@ -48,13 +45,11 @@ func TestHolders(t *testing.T) {
 		"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-modeset", "/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-caps/nvidia1",
 		"/dev/nvidia", "/dev/nvidia0x", "/dev/nvidia1234", "/home/a/nvidia0", "nvidia0",
 	}})
-	tr.add(41, process{comm: "file", start: 4, exe: "/bin/c", fds: []string{plain}})
+	tr.add(41, process{comm: "file", start: 4, exe: "/bin/c", fds: []string{plain, fifo}})
 	tr.add(2, process{comm: "kthreadd", start: 0, flags: kernelThread})
 	r := tr.resolver(Config{})
 	holders, err := r.Holders(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []string{"/dev/nvidia10 20/2 S b", "/dev/nvidia10 30/3 S persistenced", "/dev/nvidia9 20/2 S b", "/dev/nvidia9 3/1 S a"}
 	if got := summary(holders); !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -77,9 +72,7 @@ func TestHoldersUnreadable(t *testing.T) {
 		if pid == 13 {
 			continue
 		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(dir))
 		if pid != 14 { // not a directory: an error that root meets, too
 			tr.write(fmt.Sprintf("%d/fd", pid), "")
 		}
@@ -111,24 +104,18 @@ func TestHoldersAreBounded(t *testing.T) {
 	}
 }
 
-func TestHoldersObeyTheContext(t *testing.T) {
+func TestHoldersFail(t *testing.T) {
 	tr := newTree(t)
 	tr.add(10, process{comm: "p", start: 1, exe: "/bin/p", fds: []string{"/dev/nvidia0"}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if holders, err := tr.resolver(Config{}).Holders(ctx); !errors.Is(err, context.Canceled) || holders != nil {
-		t.Errorf("%v, %v", holders, err)
-	}
-}
-
-func TestHoldersWithoutProcFS(t *testing.T) {
-	tr := newTree(t)
 	r := tr.resolver(Config{})
-	if err := os.RemoveAll(tr.root); err != nil {
-		t.Fatal(err)
+	if holders, err := r.Holders(ctx); !errors.Is(err, context.Canceled) || holders != nil {
+		t.Errorf("after the end: %v, %v", holders, err)
 	}
+	must(t, os.RemoveAll(tr.root))
 	if holders, err := r.Holders(t.Context()); err == nil {
-		t.Errorf("%v", holders)
+		t.Errorf("without procfs: %v", holders)
 	}
 }
 
@@ -183,9 +170,7 @@ func foundInTime(t *testing.T, pause, opensAfter, most time.Duration, there bool
 	r := tr.resolver(Config{})
 	see := func() bool {
 		holders, err := r.Holders(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		time.Sleep(pause)
 		return len(holders) > 0
 	}
@@ -242,9 +227,7 @@ func TestHoldersThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTree(t)
 		tr.add(11, process{comm: "p", start: 1, exe: "/bin/p"})
-		if err := os.RemoveAll(tr.root + "/11/fd"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(tr.root+"/11/fd"))
 		tr.write("11/fd", "")
 		r := tr.resolver(Config{})
 		unreadable := func() error {
@@ -317,9 +300,7 @@ func TestHoldersOnABudget(t *testing.T) {
 		}
 		call := func() []Holder {
 			holders, err := r.Holders(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			time.Sleep(pause)
 			return holders
 		}
@@ -345,22 +326,4 @@ func TestHoldersOnABudget(t *testing.T) {
 			t.Errorf("the holder was seen after %d calls, want one round", first)
 		}
 	})
-}
-
-// Any file may have the name of a device.
-func TestDeviceOf(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "dev")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	fifo, link := filepath.Join(dir, "nvidia0"), filepath.Join(dir, "link")
-	if err := syscall.Mkfifo(fifo, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(fifo, link); err != nil {
-		t.Fatal(err)
-	}
-	if device, err := deviceOf(link, fifo); device != "" || err != nil {
-		t.Errorf("a FIFO: %q, %v", device, err)
-	}
 }

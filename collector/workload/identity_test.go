@@ -5,7 +5,6 @@ package workload
 
 import (
 	"strings"
-	"syscall"
 	"testing"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -47,9 +46,7 @@ func TestPrograms(t *testing.T) {
 		setUp func(tr tree) // what else there is
 	}{
 		{"another program", base, executing("python3", "python3|serve.py|--bs|32|--port|29500"), false, nil},
-		{"no interpreter", executing("gmx", "gmx|mdrun|-s|a"), executing("gmx", "gmx|mdrun|-s|b"), false, nil},
 		{"no arguments", executing("gmx", "gmx"), executing("gmx", "/opt/gmx"), true, nil},
-		{"another rank in a title", executing("python3", "VLLM::Worker_TP0"), executing("python3", "VLLM::Worker_TP1"), false, nil},
 		{"children of a program", childOf(10), childOf(12), false, parents},
 		{"children of two programs", childOf(10), childOf(11), false, parents},
 		{"a child of a child", childOf(10), childOf(13), true, parents},
@@ -95,27 +92,6 @@ func TestNoPrograms(t *testing.T) {
 			id := tr.add(5, c.process)
 			if got := mustOwn(tr.resolver(Config{Secret: c.secret}), id).Runs; got != 0 {
 				t.Errorf("%d", got)
-			}
-		})
-	}
-}
-
-// A lack of file descriptors is no reason to name a process by less than will be known.
-func TestProgramsAreNamedOnce(t *testing.T) {
-	for _, file := range []string{"stat", "exe", "cmdline", "status", "cgroup"} {
-		t.Run(file, func(t *testing.T) {
-			tr := newTree(t)
-			id := tr.add(5, executing("gmx", "gmx|mdrun"))
-			r := tr.resolver(Config{Secret: []byte{}})
-			works := r.failing(file, syscall.EMFILE)
-			if o, done := r.lookUp(id); done || o.Runs != 0 {
-				t.Errorf("done %t: %+v", done, o)
-			}
-			works()
-			o, done := r.lookUp(id)
-			want := gpu.Program{Name: "gmx", Arguments: hashOf([]string{"mdrun"})}
-			if !done || o.Runs != want.Hash(nil) {
-				t.Errorf("done %t: %+v", done, o)
 			}
 		})
 	}

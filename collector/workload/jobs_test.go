@@ -22,9 +22,7 @@ func jobDir(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
 	}
 	return dir
 }
@@ -122,12 +120,7 @@ func TestParseJobs(t *testing.T) {
 		name, file string
 		want       []string
 	}{
-		{name: "empty"},
 		{name: "white space", file: " \n\t\r\n"},
-		{name: "one", file: "123", want: []string{"123"}},
-		{name: "array and step", file: "123_4\n123.batch\n", want: []string{"123_4", "123.batch"}},
-		{name: "server of PBS", file: "123.pbs1.example.org\n", want: []string{"123.pbs1.example.org"}},
-		{name: "twice", file: "2\n1\n2\n1", want: []string{"2", "1"}},
 		{name: "many", file: strings.Join(many, "\n"), want: many[:maxJobsPerGPU]},
 		{name: "long", file: strings.Repeat("j", 500), want: []string{strings.Repeat("j", maxLabel)}},
 		{name: "does not print", file: "1\x00\xff\u202e", want: []string{"1\ufffd\ufffd\ufffd"}},

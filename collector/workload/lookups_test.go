@@ -24,12 +24,8 @@ func pythonProcess() process {
 func (t tree) block(name string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.root, name)
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(path))
+	must(t, syscall.Mkfifo(path, 0o644))
 	return path
 }
 
@@ -55,9 +51,7 @@ func TestStuckProcess(t *testing.T) {
 	}
 	done := r.lookups.want(id)
 	writer, err := os.OpenFile(cmdline, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := writer.WriteString("python3\x00serve.py\x00"); err != nil {
 		t.Fatal(err)
 	}
@@ -139,14 +133,10 @@ func TestStuckParent(t *testing.T) {
 		t.Errorf("another process is %+v", o)
 	}
 	pipe := filepath.Join(tr.root, "pipe")
-	if err := os.Rename(cmdline, pipe); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(cmdline, pipe))
 	tr.write("5/cmdline", "python3\x00train.py\x00")
 	writer, err := os.OpenFile(pipe, os.O_WRONLY, 0) // its reader goes on
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	writer.Close()
 	for _, id := range children {
 		if o, done := r.Await(t.Context(), id); o.Process != "python3" || !done {

@@ -39,12 +39,8 @@ func TestUsersAreReadAgain(t *testing.T) {
 	first, second := filepath.Join(dir, "first"), filepath.Join(dir, "second")
 	write := func(path, name string, modified time.Time) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(name+":x:7:7::/:/bin/sh\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, modified, modified); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(name+":x:7:7::/:/bin/sh\n"), 0o644))
+		must(t, os.Chtimes(path, modified, modified))
 	}
 	expect := func(u *users, want string) {
 		t.Helper()
@@ -66,9 +62,7 @@ func TestUsersAreReadAgain(t *testing.T) {
 		time.Sleep(recheck)
 		expect(u, "ann")
 		for _, path := range []string{first, second} {
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(path))
 		}
 		time.Sleep(recheck)
 		expect(u, "ann")

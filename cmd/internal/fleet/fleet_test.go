@@ -186,27 +186,9 @@ func constant(v float64) func(int64) (float64, bool) {
 // watch runs a source on a fake Prometheus, and reads each GPU as the Sampler does.
 type watch struct {
 	source *Source
-	log    lockedBuffer
+	log    bytes.Buffer
 	read   map[string]*watched
 	ctx    context.Context
-}
-
-// lockedBuffer is a buffer for several goroutines.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // watched is what was read of one GPU.
@@ -221,7 +203,7 @@ func newWatch(t *testing.T, f *fakePrometheus, change func(*Config)) *watch {
 	w := &watch{read: map[string]*watched{}}
 	cfg := Config{
 		Client: &promapi.Client{API: f}, Query: used, Interval: 15 * time.Second, MaxAge: 5 * time.Minute,
-		Labels: []string{"instance"}, Logger: log.NewLogfmtLogger(&w.log),
+		Labels: []string{"instance"}, Logger: log.NewLogfmtLogger(log.NewSyncWriter(&w.log)),
 	}
 	if change != nil {
 		change(&cfg)
