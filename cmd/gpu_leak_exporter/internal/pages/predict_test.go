@@ -111,14 +111,16 @@ func TestPredictIdle(t *testing.T) {
 	)
 }
 
-// TestPredictWithoutForecast shows a leak on a GPU whose capacity is not known.
-func TestPredictWithoutForecast(t *testing.T) {
+// TestPredictOrder has a leak without a forecast behind one with it, and that before an error of the GPU.
+func TestPredictOrder(t *testing.T) {
 	v := leaking(time.Hour)
 	v.SecondsToOOM, v.Lower, v.Upper = detector.Value{}, detector.Value{}, detector.Value{}
 	s := fixture()
 	s.Devices[4].Judgement = detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v}
-	got := words(predict(s, ""))
-	if strings.Index(got, "not known GPU 4") < strings.Index(got, "1 h 30 min at") {
+	s.Devices[0].XIDs = []sampler.XIDState{{Code: 92, Count: 1, Last: epoch}}
+	says(t, "the GPU", predictAt(s, "", PredictPath+"/gpu-0"), `<h1 class="bad">GPU 0 runs out of memory`)
+	got := predict(s, "")
+	if known := strings.Index(got, `id="gpu-0"`); known < 0 || strings.Index(got, `id="gpu-4"`) < known {
 		t.Error(got)
 	}
 }
