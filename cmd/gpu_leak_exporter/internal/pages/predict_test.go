@@ -93,7 +93,7 @@ func TestPredictSays(t *testing.T) {
 		"tomorrow":     {sampler.State{Devices: []*sampler.DeviceState{device(leaking(24 * time.Hour))}}, "", []string{"at Mon 2 Mar 12:00 UTC"}},
 		"in centuries": {sampler.State{Devices: []*sampler.DeviceState{device(leaking(math.MaxInt64))}}, "", []string{"over a year"}},
 	} {
-		tt.state.Time, tt.state.Windows = epoch, []string{"10m", "1h"}
+		tt.state.Time = epoch
 		says(t, name, words(predict(&tt.state, tt.note)), tt.want...)
 	}
 }
@@ -130,7 +130,7 @@ func TestPredictOrder(t *testing.T) {
 func TestPredictEscapes(t *testing.T) {
 	const evil = `"><script>alert(1)</script><img src=x onerror=alert(1)>'`
 	s := fixture()
-	s.DriverReason, s.Windows = evil, []string{evil}
+	s.DriverReason = evil
 	for _, d := range s.Devices {
 		d.Info.Name, d.Info.UUID = evil, evil
 		for i := range d.Processes {
