@@ -34,7 +34,6 @@ func fixture() *sampler.State {
 	return &sampler.State{
 		Time:         fixtureAt(100),
 		DriverReason: "",
-		Windows:      []string{"10m", "1h"},
 		Devices:      []*sampler.DeviceState{fullGPU(), downGPU(), bareGPU(), migGPU(), hostileGPU()},
 		PCIDevices:   gpu.Some(6),
 		Collectors: []sampler.FamilyState{

@@ -163,7 +163,6 @@ func FuzzWriteText(f *testing.F) {
 	f.Add("!", "a b", "a", "a\"", math.Copysign(0, -1), uint8(3))
 	f.Fuzz(func(t *testing.T, process, pod, namespace, reason string, v float64, which uint8) {
 		s := fixture()
-		s.Windows = []string{reason, "1h"}
 		for _, d := range s.Devices {
 			for i := range d.Processes {
 				p := &d.Processes[i]

@@ -34,7 +34,7 @@ func testScrape(t *testing.T, state func() *sampler.State, exporterMetrics bool)
 }
 
 func scrapeState() *sampler.State {
-	return &sampler.State{Time: time.Unix(1_771_234_567, 0), Windows: []string{"10m"}, Devices: []*sampler.DeviceState{{
+	return &sampler.State{Time: time.Unix(1_771_234_567, 0), Devices: []*sampler.DeviceState{{
 		Info: gpu.Info{UUID: "GPU-a", Name: `a "quoted" one`}, Up: true, SampleTime: time.Unix(1_771_234_560, 0),
 		Processes: []sampler.ProcessState{{Process: gpu.Process{ID: gpu.ProcessID{PID: 7, Start: 1}, Used: gpu.Some(uint64(1 << 30))}}},
 	}}}

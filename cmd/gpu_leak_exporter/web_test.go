@@ -29,7 +29,7 @@ func fixture() *sampler.State {
 		}}
 	}
 	memory := func(total uint64) gpu.Memory { return gpu.Memory{Total: gpu.Some(total), Used: gpu.Some(total / 2)} }
-	return &sampler.State{Time: epoch, Windows: []string{"10m", "1h"}, Devices: []*sampler.DeviceState{
+	return &sampler.State{Time: epoch, Devices: []*sampler.DeviceState{
 		{
 			Info: gpu.Info{Index: 0, UUID: "GPU-leaks"}, Up: true, SampleTime: epoch, Memory: memory(80 << 30), Judgement: leaks(90 * time.Minute),
 			ProcessCount: 1, Processes: []sampler.ProcessState{{Process: gpu.Process{ID: gpu.ProcessID{PID: 42, Start: 7}}, Verdict: leaks(90 * time.Minute).Device}},

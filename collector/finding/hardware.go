@@ -41,7 +41,7 @@ type Hardware struct {
 	Thermal gpu.Thermal
 }
 
-// Messages returns what the alerts of the mixin say of this GPU.
+// Messages returns what the alerts of the mixin say of this GPU, the most urgent first.
 func (h *Hardware) Messages() (list []Message) {
 	add := func(severity Severity, alert, summary, detail, advice string) {
 		list = append(list, Message{Severity: severity, Alert: alert, Summary: h.Name + " " + summary, Detail: detail, Advice: advice, Left: math.Inf(1)})
@@ -83,6 +83,7 @@ func (h *Hardware) Messages() (list []Message) {
 	if h.hot() {
 		add(Page, "GPUOverTemperature", "is as hot as it may be", "The driver slows it down, and shuts it off before it is damaged.", "Check the fans and the air.")
 	}
+	slices.SortStableFunc(list, func(a, b Message) int { return a.Compare(&b) })
 	return list
 }
 

@@ -347,7 +347,7 @@ func (c *csvLog) text(r role) string {
 
 func (c *csvLog) readTime(r *csvRow) (err error) {
 	if c.untimed() {
-		r.stamp, err = c.clock.round(strings.Join([]string{c.text(roleIndex), c.text(roleUUID), c.text(rolePID)}, "\x00"))
+		r.stamp, err = c.clock.round(strings.Join([]string{c.text(roleHost), c.text(roleBus), c.text(roleIndex), c.text(roleUUID), c.text(rolePID)}, "\x00"))
 		return err
 	}
 	text := c.text(roleTimestamp)

@@ -87,7 +87,7 @@ type logCase struct {
 const at = "2026/03/01 10:00:00.000, "
 
 func logCases() []logCase {
-	untimed := columns("index,memory.used,memory.total")
+	untimed := columns("host,index,memory.used,memory.total")
 	untimed.Interval = 10 * time.Second
 	in := func(zone string, l Log) Log {
 		l.Location = zoneOf(zone)
@@ -136,8 +136,8 @@ func logCases() []logCase {
 			want: []string{"unnamed 01 10:00:02 ?/? [:7.0=5 :8.0=6]"}, left: `left out 1 line, line 4: used_memory: cannot read "epoch 3" as memory such as 1234 MiB: "2026/`,
 		},
 		{
-			name: "without a time", log: untimed, text: "index, memory.used [MiB], memory.total [MiB]\n0, 5 MiB, 8 MiB\n1, 6 MiB, 8 MiB\n0, [N/A], 8 MiB\n1, 7 MiB, 8 MiB\n",
-			want: []string{"index-0 01 23:59:00 5/8", "index-1 01 23:59:00 6/8", "index-0 01 23:59:10 ?/8", "index-1 01 23:59:10 7/8"},
+			name: "without a time", log: untimed, text: "host, index, memory.used [MiB], memory.total [MiB]\na, 0, 5 MiB, 8 MiB\nb, 0, 6 MiB, 8 MiB\na, 0, [N/A], 8 MiB\nb, 0, 7 MiB, 8 MiB\n",
+			want: []string{"a:0 01 23:59:00 5/8", "b:0 01 23:59:00 6/8", "a:0 01 23:59:10 ?/8", "b:0 01 23:59:10 7/8"},
 		},
 		{
 			name: "with units, and a header", log: columns("timestamp,gpu,used[MiB],total[GiB],-"), text: "when,card,a,b,c\n2026-03-01T22:30:00Z,1,5,2,x\n2026-03-01T22:30:01Z,1,N/A,2,x\nwhen,card,a,b,c\n2026-03-01T22:30:02Z,1,7.5,2,x\n",

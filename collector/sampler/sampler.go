@@ -18,7 +18,6 @@ import (
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
-	"github.com/prometheus/common/model"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -46,10 +45,9 @@ const ReasonStarting = "starting"
 
 // Sampler reads the GPUs of a source in the background, one loop a GPU, judges what it reads and publishes it as a State.
 type Sampler struct {
-	source  gpu.Source
-	cfg     Config
-	windows []string
-	xids    xidCounts
+	source gpu.Source
+	cfg    Config
+	xids   xidCounts
 	// running are the goroutines of Run, and the loops.
 	running sync.WaitGroup
 	// watched has the UUIDs of the GPUs whose XID errors would be noticed now.
@@ -98,9 +96,6 @@ func New(source gpu.Source, cfg Config) (*Sampler, error) {
 	}
 	s := &Sampler{source: source, cfg: cfg, fatal: make(chan error, 1), secret: make([]byte, secretSize), heights: detector.NewHeights()}
 	_, _ = rand.Read(s.secret) // it never fails: see crypto/rand
-	for _, w := range cfg.Detector.Windows {
-		s.windows = append(s.windows, model.Duration(w).String())
-	}
 	s.shared.Store(&shared{reason: ReasonStarting, past: s.load()})
 	s.host.Store(&host{})
 	if cfg.Owners != nil {
@@ -334,7 +329,7 @@ func (s *Sampler) loopOf(ctx context.Context, next *shared, before *loop, d gpu.
 func (s *Sampler) State() *State {
 	shared, host := s.shared.Load(), s.host.Load()
 	state := &State{
-		Time: time.Now(), DriverReason: shared.reason, Windows: s.windows,
+		Time: time.Now(), DriverReason: shared.reason,
 		PCIDevices: host.pci, Calls: s.source.Calls().Snapshot(), DeviceHolders: host.holders, Unresolved: host.overdue,
 	}
 	if s.asking.running() > s.cfg.Timeout {

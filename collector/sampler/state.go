@@ -19,15 +19,12 @@ type State struct {
 	// DriverReason is why no GPU can be seen, as gpu.DriverError has it; "" while the driver answers, ReasonStarting before its
 	// first answer.
 	DriverReason string
-	// Windows are the lengths of the detector's windows as Prometheus prints durations, in the order of
-	// detector.Verdict.Windows, of the series for which no rule says otherwise. Each detector.Fit tells its own.
-	Windows    []string
-	Devices    []*DeviceState // the GPUs seen in the last 24 h, ordered by index and UUID
-	Awaited    int            // how many more GPUs there are, whose first sample is still to come
-	PCIDevices gpu.Opt[int]   // NVIDIA's display controllers on the PCI bus; absent where it cannot be read
-	Collectors []FamilyState  // of each enabled group, ordered by name
-	Calls      gpu.CallsSnapshot
-	Unresolved int // processes of the last samples that could not be looked up in procfs
+	Devices      []*DeviceState // the GPUs seen in the last 24 h, ordered by index and UUID
+	Awaited      int            // how many more GPUs there are, whose first sample is still to come
+	PCIDevices   gpu.Opt[int]   // NVIDIA's display controllers on the PCI bus; absent where it cannot be read
+	Collectors   []FamilyState  // of each enabled group, ordered by name
+	Calls        gpu.CallsSnapshot
+	Unresolved   int // processes of the last samples that could not be looked up in procfs
 	// DeviceHolders are the processes that have a device file of the driver open, at most 256; nil where that cannot be seen.
 	DeviceHolders []DeviceHolder
 	// StateFile tells how the last writing of the state file went; nil before the first, and without such a file.

@@ -4,6 +4,7 @@
 package sampler
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -144,7 +145,7 @@ func (s *Sampler) load() []deviceHistory {
 		level.Error(logger).Log("msg", "judging starts anew", "kept_as", kept, "err", errors.Join(err, failed))
 	case len(h.Devices) == 0:
 	case bootErr != nil || h.BootID != boot:
-		level.Info(logger).Log("msg", "judging starts anew: the state file is of another boot", "err", bootErr)
+		level.Info(logger).Log("msg", "judging starts anew: the state file is of another boot", "boot", cmp.Or(boot, fmt.Sprint(bootErr)))
 	default:
 		level.Info(logger).Log("msg", "going on from the state file", "saved", h.Saved.UTC().Format(time.RFC3339), "gpus", len(h.Devices))
 		return h.Devices

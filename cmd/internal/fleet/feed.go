@@ -34,7 +34,7 @@ type feed struct {
 	mu       sync.Mutex
 	rows     []row     // to be read, in order of time
 	fault    error     // to be read once the rows are
-	memories []*memory // of the GPU as a whole, if that has series, then of its instances by number
+	memories []*memory // of the GPU as a whole, if that has series, and of its instances by number
 
 	// What follows belongs to the goroutine that asks.
 	device *device
@@ -57,6 +57,7 @@ type memory struct {
 
 	total, reserved gpu.Opt[uint64] // bytes
 	owner           *gpu.Owner      // nil: nobody
+	read            row             // the last one
 
 	// What follows belongs to the goroutine that asks.
 	asked   bool // how much there is has been asked for
@@ -132,16 +133,8 @@ func (f *feed) memoryOf(id gpu.Opt[uint32], profile string, wanted bool) *memory
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.memories = append(f.memories, m)
-	slices.SortFunc(f.memories, func(a, b *memory) int { return cmp.Compare(a.place(), b.place()) })
+	slices.SortFunc(f.memories, func(a, b *memory) int { return cmp.Compare(a.id.V, b.id.V) })
 	return m
-}
-
-// place is where a memory is among those of its GPU.
-func (m *memory) place() int64 {
-	if !m.id.OK {
-		return -1
-	}
-	return int64(m.id.V)
 }
 
 // next takes the sample that is due.
@@ -157,17 +150,17 @@ func (f *feed) next() (gpu.Sample, error) {
 	}
 	t, n := f.rows[0].t, 0
 	s := gpu.Sample{Time: wall(t), T: t}
-	for _, m := range f.memories {
-		if m.id.OK {
-			s.Instances = append(s.Instances, gpu.Instance{ID: m.id.V, Profile: m.profile, Memory: m.at(gpu.Opt[uint64]{}), Owner: m.owner})
-		}
-	}
 	for ; n < len(f.rows) && f.rows[n].t == t; n++ {
-		m, used := f.rows[n].memory, gpu.Some(f.rows[n].used)
-		if !m.id.OK {
+		f.rows[n].memory.read = f.rows[n]
+	}
+	for _, m := range f.memories {
+		used := gpu.Some(m.read.used).If(m.read.t == t)
+		// A number that was given to another profile is that of the instance with the later row.
+		later := func(o *memory) bool { return o.id == m.id && o.read.t > m.read.t }
+		if m.id.OK && m.read.t > 0 && !slices.ContainsFunc(f.memories, later) {
+			s.Instances = append(s.Instances, gpu.Instance{ID: m.id.V, Profile: m.profile, Memory: m.at(used), Owner: m.owner})
+		} else if !m.id.OK && used.OK {
 			s.Memory, s.Owner = m.at(used), m.owner
-		} else if i := slices.IndexFunc(s.Instances, func(in gpu.Instance) bool { return in.ID == m.id.V && in.Profile == m.profile }); i >= 0 {
-			s.Instances[i].Memory = m.at(used)
 		}
 	}
 	if f.rows = f.rows[n:]; len(f.rows) == 0 {

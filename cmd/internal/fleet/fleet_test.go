@@ -587,12 +587,14 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// TestMIG joins the instances of one scrape to a sample.
+// TestMIG joins the instances of one scrape to a sample. One has the number of another that is gone.
 func TestMIG(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		change := time.Now().Unix() + 60
 		f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){
 			dcgm(used, "a", "GPU-1", `,GPU_I_ID="2",GPU_I_PROFILE="1g.10gb",pod="x",namespace="n"`): constant(2),
-			dcgm(used, "a", "GPU-1", `,GPU_I_ID="1",GPU_I_PROFILE="3g.40gb"`):                       constant(1),
+			dcgm(used, "a", "GPU-1", `,GPU_I_ID="1",GPU_I_PROFILE="3g.40gb"`):                       func(at int64) (float64, bool) { return 1, at >= change },
+			dcgm(used, "a", "GPU-1", `,GPU_I_ID="1",GPU_I_PROFILE="4g.40gb"`):                       func(at int64) (float64, bool) { return 4, at < change },
 			dcgm("DCGM_FI_DEV_FB_FREE", "a", "GPU-1", `,GPU_I_ID="1",GPU_I_PROFILE="3g.40gb"`):      constant(9),
 		}}
 		w := newWatch(t, f, nil)
@@ -600,12 +602,9 @@ func TestMIG(t *testing.T) {
 		r := w.read["GPU-1"]
 		r.inOrder(t, 15)
 		s := r.samples[len(r.samples)-1]
-		if len(s.Instances) != 2 || s.Memory.Used.OK || s.Owner != nil {
-			t.Fatalf("%+v", s)
-		}
-		one, two := s.Instances[0], s.Instances[1]
-		if one.ID != 1 || one.Memory.Total != gpu.Some(uint64(10<<20)) || one.Owner != nil || two.Memory.Used.V != 2<<20 || two.Profile != "1g.10gb" || two.Owner.Pod != "x" {
-			t.Errorf("%+v", s.Instances)
+		if in := s.Instances; len(in) != 2 || s.Memory.Used.OK || s.Owner != nil || in[0].ID != 1 || in[0].Memory.Total != gpu.Some(uint64(10<<20)) ||
+			in[0].Owner != nil || in[1].Memory.Used.V != 2<<20 || in[1].Profile != "1g.10gb" || in[1].Owner.Pod != "x" {
+			t.Errorf("%+v", s)
 		}
 	})
 }

@@ -120,13 +120,14 @@ func newAnswers(c Config, refused *prometheus.CounterVec) *answers {
 // serve serves the answers of next to requests as clean leaves them. Each is made in one of each of the places.
 func (a *answers) serve(next http.Handler, clean func(*http.Request) *http.Request, places ...chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// The request may end while others wait for its answer.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), roomPatience)
 		defer cancel()
+		stays := context.AfterFunc(r.Context(), cancel)
 		if !take(ctx, a.readers) {
 			a.refuse(w, errBusy)
 			return
 		}
+		stays() // the request may end now: others may wait for its answer
 		defer func() { <-a.readers }()
 		asked := clean(r)
 		key := strings.Join([]string{asked.URL.Path, asked.Header.Get("Accept"), asked.Header.Get("Accept-Encoding")}, "\x00")
@@ -304,7 +305,7 @@ func withHeader(r *http.Request, head http.Header) *http.Request {
 func AcceptsGzip(header string) bool {
 	for part := range strings.SplitSeq(header, ",") {
 		if name, weight, _ := strings.Cut(strings.ReplaceAll(part, " ", ""), ";"); strings.EqualFold(name, "gzip") {
-			return weight != "q=0"
+			return strings.TrimRight(weight, ".0") != "q="
 		}
 	}
 	return false

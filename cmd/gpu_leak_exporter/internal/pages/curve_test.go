@@ -58,7 +58,7 @@ func TestCurveOfGrowthThatIsNoLeak(t *testing.T) {
 // crowd is a node of GPUs with processes, of which so many leak, with the curves that a sampler
 // gives them: of eight suspects and the three largest others.
 func crowd(gpus, processes, leaks int) *sampler.State {
-	s := &sampler.State{Time: epoch, Windows: []string{"10m", "1h"}}
+	s := &sampler.State{Time: epoch}
 	for i := range gpus {
 		d := &sampler.DeviceState{
 			Info: gpu.Info{Index: i, UUID: "GPU-" + strconv.Itoa(i), Name: "NVIDIA H100 80GB HBM3"}, Up: true, SampleTime: epoch,

@@ -26,7 +26,7 @@ type said struct {
 
 // findingsOf puts a report into words, with that many findings at most.
 func findingsOf(r *sampler.Report, most int) (f findings) {
-	f.Headline, f.Detail, f.Urgent, f.Well = r.Headline, r.Detail, r.Severity >= finding.Ticket, r.Severity == finding.Note
+	f.Headline, f.Detail, f.Urgent = r.Headline, r.Detail, r.Severity >= finding.Ticket
 	for i := range r.Messages {
 		m := &r.Messages[i]
 		s := said{Summary: m.Summary, Details: m.Details()}
@@ -48,5 +48,6 @@ func findingsOf(r *sampler.Report, most int) (f findings) {
 			f.Rest++
 		}
 	}
+	f.Well = r.Severity == finding.Note && f.First.Summary == ""
 	return f
 }

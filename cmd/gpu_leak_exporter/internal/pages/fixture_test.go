@@ -120,7 +120,7 @@ func toothed(base float64) *sampler.Curve {
 func fixture() *sampler.State {
 	const gib = 1 << 30
 	return &sampler.State{
-		Time: epoch, Windows: []string{"10m", "1h"},
+		Time: epoch,
 		Devices: []*sampler.DeviceState{
 			{
 				Info: gpu.Info{Index: 0, UUID: "GPU-leaks", Name: "NVIDIA H200"}, Up: true, SampleTime: epoch.Add(-time.Second),

@@ -17,7 +17,7 @@ import (
 // TestPageOfFleet has a page of 10,000 GPUs: short, and with those that matter.
 func TestPageOfFleet(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	s := &sampler.State{Time: now, Windows: []string{"10m"}}
+	s := &sampler.State{Time: now}
 	for i := range 10_000 {
 		d := &sampler.DeviceState{
 			Info: gpu.Info{Index: i % 8, UUID: fmt.Sprintf("GPU-%d", i), Place: [gpu.MaxPlaceLabels]string{"", fmt.Sprintf("node%d", i/8)}},

@@ -17,8 +17,7 @@ import (
 
 // Bounds of the page. A fleet has thousands of GPUs, and a phone must show the page of 16 GPUs with 256 processes each.
 const (
-	mostFindings = 32
-	mostCards    = 256
+	mostFindings, mostCards = 32, 256
 	// The most urgent memories and processes have a curve.
 	mostMemories, mostProcesses = 128, 48
 )
@@ -72,7 +71,8 @@ func reportOn(c *card, now time.Time, cfg *detector.Config) *sampler.Report {
 	if c.Verdict == finding.NoLeak {
 		r.Severity = finding.Note
 	}
-	for _, m := range slices.Concat(c.of.Device.Hardware(now).Messages(), c.of.Messages(cfg)) {
+	said := slices.Values(slices.Concat(c.of.Device.Hardware(now).Messages(), c.of.Messages(cfg)))
+	for _, m := range slices.SortedStableFunc(said, func(a, b finding.Message) int { return a.Compare(&b) }) {
 		if m.Alert != "" {
 			r.Messages = append(r.Messages, sampler.Said{Message: m})
 		}

@@ -93,7 +93,7 @@ func TestPredictSays(t *testing.T) {
 		"tomorrow":     {sampler.State{Devices: []*sampler.DeviceState{device(leaking(24 * time.Hour))}}, "", []string{"at Mon 2 Mar 12:00 UTC"}},
 		"in centuries": {sampler.State{Devices: []*sampler.DeviceState{device(leaking(math.MaxInt64))}}, "", []string{"over a year"}},
 	} {
-		tt.state.Time, tt.state.Windows = epoch, []string{"10m", "1h"}
+		tt.state.Time = epoch
 		says(t, name, words(predict(&tt.state, tt.note)), tt.want...)
 	}
 }
@@ -111,14 +111,16 @@ func TestPredictIdle(t *testing.T) {
 	)
 }
 
-// TestPredictWithoutForecast shows a leak on a GPU whose capacity is not known.
-func TestPredictWithoutForecast(t *testing.T) {
+// TestPredictOrder has a leak without a forecast behind one with it, and that before an error of the GPU.
+func TestPredictOrder(t *testing.T) {
 	v := leaking(time.Hour)
 	v.SecondsToOOM, v.Lower, v.Upper = detector.Value{}, detector.Value{}, detector.Value{}
 	s := fixture()
 	s.Devices[4].Judgement = detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v}
-	got := words(predict(s, ""))
-	if strings.Index(got, "not known GPU 4") < strings.Index(got, "1 h 30 min at") {
+	s.Devices[0].XIDs = []sampler.XIDState{{Code: 92, Count: 1, Last: epoch}}
+	says(t, "the GPU", predictAt(s, "", PredictPath+"/gpu-0"), `<h1 class="bad">GPU 0 runs out of memory`)
+	got := predict(s, "")
+	if known := strings.Index(got, `id="gpu-0"`); known < 0 || strings.Index(got, `id="gpu-4"`) < known {
 		t.Error(got)
 	}
 }
@@ -128,7 +130,7 @@ func TestPredictWithoutForecast(t *testing.T) {
 func TestPredictEscapes(t *testing.T) {
 	const evil = `"><script>alert(1)</script><img src=x onerror=alert(1)>'`
 	s := fixture()
-	s.DriverReason, s.Windows = evil, []string{evil}
+	s.DriverReason = evil
 	for _, d := range s.Devices {
 		d.Info.Name, d.Info.UUID = evil, evil
 		for i := range d.Processes {
