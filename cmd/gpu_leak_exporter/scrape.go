@@ -30,7 +30,6 @@ type scrape struct {
 	own    *collector.Collector
 	others prometheus.Gatherer // of the metrics about the exporter
 	rest   http.Handler
-	logger *slog.Logger
 }
 
 // newScrape returns the handler of a collector's metrics and those that are registered with others.
@@ -39,7 +38,7 @@ func newScrape(own *collector.Collector, others *prometheus.Registry, exporterMe
 	if err := gpus.Register(own); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	s := &scrape{own: own, others: others, logger: logger}
+	s := &scrape{own: own, others: others}
 	options := promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelError),
 		// The GPUs' series cannot fail; if others do, these must not go with them.
@@ -72,7 +71,11 @@ func (s *scrape) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	page := buffers.Get().(*bytes.Buffer)
 	page.Reset()
 	defer buffers.Put(page)
-	s.write(page, format)
+	others, err := s.others.Gather()
+	if errors.Join(err, s.own.WriteText(page, format, others)) != nil {
+		s.rest.ServeHTTP(w, r) // it leaves out what fails, logs it and counts it
+		return
+	}
 	h := w.Header()
 	h.Add("Vary", "Accept")
 	h.Add("Vary", "Accept-Encoding")
@@ -87,12 +90,4 @@ func (s *scrape) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	z.Reset(w)
 	_, _ = z.Write(page.Bytes()) // as above
 	_ = z.Close()
-}
-
-// write writes the page. What fails is left out of it, and logged.
-func (s *scrape) write(page *bytes.Buffer, format expfmt.Format) {
-	others, err := s.others.Gather()
-	if err = errors.Join(err, s.own.WriteText(page, format, others)); err != nil {
-		s.logger.Error("error gathering metrics", "err", err)
-	}
 }

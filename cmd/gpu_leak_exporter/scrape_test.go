@@ -104,9 +104,9 @@ func TestScrapeFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, others := testScrape(t, tc.state, true)
 			others.MustRegister(tc.other)
-			for _, h := range []http.Handler{s, s.rest} {
+			for before, h := range []http.Handler{s, s.rest} {
 				_, body := answerTo(t, h, "application/openmetrics-text;version=1.0.0", "")
-				for _, want := range []string{"promhttp_metric_handler_errors_total", "gpu_up{"} {
+				for _, want := range []string{"promhttp_metric_handler_errors_total{cause=\"gathering\"} " + []string{"0.0", "1.0"}[before], "gpu_up{"} {
 					if !strings.Contains(body, want) {
 						t.Errorf("no %s in\n%s", want, body)
 					}

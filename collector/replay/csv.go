@@ -8,6 +8,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -287,6 +288,9 @@ func commaOf(text string, columns int) string {
 	return found
 }
 
+// rowInside is the time of a row of nvidia-smi that was appended to one that was cut off.
+var rowInside = regexp.MustCompile(`\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}`)
+
 // split puts the fields of a line into fields.
 func (c *csvLog) split(text string) error {
 	if c.comma == "" {
@@ -309,6 +313,9 @@ func (c *csvLog) split(text string) error {
 	if at, more := c.at[roleProcess], len(c.fields)-len(c.columns); at > 0 && more > 0 {
 		name := strings.Join(c.fields[at-1:at+more], c.comma+" ")
 		c.fields = slices.Replace(c.fields, at-1, at+more, name)
+		if rowInside.MatchString(name) {
+			return errors.New("another row begins inside of it")
+		}
 	}
 	return nil
 }

@@ -132,8 +132,8 @@ func logCases() []logCase {
 			want: []string{"index-0 01 22:30:00 ?/? [python3:7.0=600]", "index-0 01 22:30:01 ?/? [python3:7.0=610]", "index-1 01 22:30:00 ?/? []"},
 		},
 		{
-			name: "a damaged row of a process leaves out its lists", text: "timestamp, pid, used_memory [MiB]\n" + at + "7, 5\n" + at + "8, 6\n2026/03/01 10:00:01.000, 7, epoch 3\n2026/03/01 10:00:01.000, 8, 6\n2026/03/01 10:00:02.000, 7, 5\n2026/03/01 10:00:02.000, 8, 6\n",
-			want: []string{"unnamed 01 10:00:02 ?/? [:7.0=5 :8.0=6]"}, left: `left out 1 line, line 4: used_memory: cannot read "epoch 3" as memory such as 1234 MiB: "2026/`,
+			name: "a damaged row of a process leaves out its lists", text: "timestamp, pid, process_name, used_memory [MiB]\n" + at + "7, a, 5\n" + at + "8, b, 6\n2026/03/01 10:00:01.000, 7, pyth2026/03/01 10:00:01.000, 8, b, 6\n2026/03/01 10:00:01.000, 8, b, 6\n2026/03/01 10:00:02.000, 7, a, 5\n2026/03/01 10:00:02.000, 8, b, 6\n",
+			want: []string{"unnamed 01 10:00:02 ?/? [a:7.0=5 b:8.0=6]"}, left: `left out 1 line, line 4: another row begins inside of it: "2026/`,
 		},
 		{
 			name: "without a time", log: untimed, text: "host, index, memory.used [MiB], memory.total [MiB]\na, 0, 5 MiB, 8 MiB\nb, 0, 6 MiB, 8 MiB\na, 0, [N/A], 8 MiB\nb, 0, 7 MiB, 8 MiB\n",
