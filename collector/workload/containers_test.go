@@ -70,17 +70,12 @@ func serveAt(t testing.TB, socket string, register func(*grpc.Server)) (stop fun
 	register(server)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	var stopped bool
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
+	stop = sync.OnceFunc(func() {
 		server.Stop()
 		if err := <-ended; err != nil {
 			t.Errorf("serve: %v", err)
 		}
-	}
+	})
 	t.Cleanup(stop)
 	return stop
 }
