@@ -130,11 +130,8 @@ func (r *running) end() int {
 // get returns status and body of a page.
 func (r *running) get(t *testing.T, path string) (int, string) {
 	t.Helper()
-	transport := &http.Transport{DisableKeepAlives: true}
-	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+path, http.NoBody)
-	must(t, err)
-	resp, err := transport.RoundTrip(req)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(r.url + path)
 	must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)

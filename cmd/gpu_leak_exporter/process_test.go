@@ -59,8 +59,8 @@ func TestLimitMemory(t *testing.T) {
 	}
 }
 
-// TestProcessMetrics compares them with those of client_golang's collector.
-func TestProcessMetrics(t *testing.T) {
+// TestProcessCollector compares them with those of client_golang's collector.
+func TestProcessCollector(t *testing.T) {
 	gather := func(list ...prometheus.Collector) map[string]float64 {
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(list...)
@@ -73,14 +73,14 @@ func TestProcessMetrics(t *testing.T) {
 		}
 		return values
 	}
-	ours, theirs := gather(processMetrics()...), gather(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	ours, theirs := gather(newProcessCollector()), gather(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for name, v := range ours {
 		want, ok := theirs[name]
 		if !ok || math.Abs(v-want) > 0.05*want+1 { // the process goes on between the two
 			t.Errorf("%s: %g, want %g", name, v, want)
 		}
 	}
-	if len(ours) != 6 {
+	if len(ours) != 7 {
 		t.Errorf("%d metrics", len(ours))
 	}
 }

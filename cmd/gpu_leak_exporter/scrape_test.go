@@ -13,12 +13,10 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector"
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
@@ -31,13 +29,6 @@ func testScrape(t *testing.T, state func() *sampler.State, exporterMetrics bool)
 	s, err := newScrape(c, others, exporterMetrics, slog.New(slog.DiscardHandler))
 	must(t, err)
 	return s, others
-}
-
-func scrapeState() *sampler.State {
-	return &sampler.State{Time: time.Unix(1_771_234_567, 0), Devices: []*sampler.DeviceState{{
-		Info: gpu.Info{UUID: "GPU-a", Name: `a "quoted" one`}, Up: true, SampleTime: time.Unix(1_771_234_560, 0),
-		Processes: []sampler.ProcessState{{Process: gpu.Process{ID: gpu.ProcessID{PID: 7, Start: 1}, Used: gpu.Some(uint64(1 << 30))}}},
-	}}}
 }
 
 func answerTo(t *testing.T, h http.Handler, accept, encoding string) (http.Header, string) {
@@ -63,7 +54,7 @@ func answerTo(t *testing.T, h http.Handler, accept, encoding string) (http.Heade
 // TestScrapeAsPromhttp holds headers and bytes against promhttp's.
 func TestScrapeAsPromhttp(t *testing.T) {
 	for _, exporterMetrics := range []bool{true, false} {
-		s, others := testScrape(t, scrapeState, exporterMetrics)
+		s, others := testScrape(t, fixture, exporterMetrics)
 		others.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "between.names", Help: "Dotted."}, func() float64 { return 2 }))
 		for _, accept := range []string{
 			"", "*/*", "text/plain", "text/plain;version=1.0.0;escaping=allow-utf-8",
@@ -88,7 +79,7 @@ func TestScrapeAsPromhttp(t *testing.T) {
 // TestScrapeFails has something fail: that costs nothing else.
 func TestScrapeFails(t *testing.T) {
 	twice := func() *sampler.State {
-		s := scrapeState()
+		s := fixture()
 		again := *s.Devices[0]
 		s.Devices = append(s.Devices, &again)
 		return s
@@ -97,8 +88,8 @@ func TestScrapeFails(t *testing.T) {
 		state func() *sampler.State
 		other prometheus.Collector
 	}{
-		"another metric":            {scrapeState, failing{}},
-		"a panic of another metric": {scrapeState, panicking{}},
+		"another metric":            {fixture, failing{}},
+		"a panic of another metric": {fixture, panicking{}},
 		"two GPUs alike":            {twice, prometheus.NewGauge(prometheus.GaugeOpts{Name: "fine", Help: "Fine."})},
 	} {
 		t.Run(name, func(t *testing.T) {

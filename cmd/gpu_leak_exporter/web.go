@@ -81,7 +81,7 @@ func newMetrics(cfg *config, state func() *sampler.State, bounds *limits.Limits,
 	registry := prometheus.NewRegistry()
 	list := append([]prometheus.Collector{versioncollector.NewCollector(program)}, more...)
 	if cfg.exporterMetrics {
-		list = append(append(list, collectors.NewGoCollector()), processMetrics()...)
+		list = append(list, collectors.NewGoCollector(), newProcessCollector())
 		list = append(list, bounds.Collectors()...)
 	}
 	for _, c := range list {

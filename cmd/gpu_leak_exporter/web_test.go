@@ -39,7 +39,7 @@ func fixture() *sampler.State {
 			Instances: []sampler.InstanceState{{Instance: gpu.Instance{ID: 3, Profile: "2g.20gb", Memory: memory(20 << 30)}, Judgement: leaks(20 * time.Minute)}},
 		},
 		{Info: gpu.Info{Index: 2, UUID: "GPU-lost"}, SampleTime: epoch.Add(-3 * time.Minute)},
-		{Info: gpu.Info{Index: 4, UUID: "GPU-bare"}, Up: true, SampleTime: epoch},
+		{Info: gpu.Info{Index: 4, UUID: "GPU-bare", Name: `a "quoted" one`}, Up: true, SampleTime: epoch},
 	}}
 }
 

@@ -158,9 +158,9 @@ func (s *Sampler) watch(ctx context.Context) {
 }
 
 // xidsOf returns the XID errors of a GPU. While nobody watches it, that there were none is not known.
-func (s *Sampler) xidsOf(uuid string) []XIDState {
-	counts := s.xids.of(uuid)
-	if _, watched := s.watched.Load(uuid); watched {
+func (s *Sampler) xidsOf(info *gpu.Info) []XIDState {
+	counts := s.xids.of(cmp.Or(info.UUID, info.PCIBusID))
+	if _, watched := s.watched.Load(info.UUID); watched {
 		return counts
 	}
 	return slices.DeleteFunc(slices.Clone(counts), func(x XIDState) bool { return x.Count == 0 })
@@ -342,7 +342,7 @@ func (s *Sampler) State() *State {
 			state.Awaited++
 			continue
 		}
-		d.XIDs = s.xidsOf(d.Info.UUID)
+		d.XIDs = s.xidsOf(&d.Info)
 		d.Allotments = allotmentsOf(d, host.allotments)
 		state.Devices = append(state.Devices, d)
 		state.Unresolved += d.unresolved

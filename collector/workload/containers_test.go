@@ -25,11 +25,20 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// fakeRuntime answers ListContainers, and nothing else.
+// fakeRuntime answers ListContainers, and has the status of one container.
 type fakeRuntime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
-	list  func(context.Context) ([]*runtimeapi.Container, error)
-	lists atomic.Int64
+	list   func(context.Context) ([]*runtimeapi.Container, error)
+	lists  atomic.Int64
+	status *runtimeapi.ContainerStatus
+	err    error
+}
+
+func (r *fakeRuntime) ContainerStatus(_ context.Context, q *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	if q.GetContainerId() != idA {
+		return nil, status.Error(codes.NotFound, "no such container")
+	}
+	return &runtimeapi.ContainerStatusResponse{Status: r.status}, r.err
 }
 
 func (r *fakeRuntime) ListContainers(ctx context.Context, q *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
@@ -61,17 +70,12 @@ func serveAt(t testing.TB, socket string, register func(*grpc.Server)) (stop fun
 	register(server)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	var stopped bool
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
+	stop = sync.OnceFunc(func() {
 		server.Stop()
 		if err := <-ended; err != nil {
 			t.Errorf("serve: %v", err)
 		}
-	}
+	})
 	t.Cleanup(stop)
 	return stop
 }
@@ -518,5 +522,47 @@ func TestContainersProblemPasses(t *testing.T) {
 	<-pauses
 	if c.problem() == nil {
 		t.Error("no problem, though it was met again")
+	}
+}
+
+func TestEnded(t *testing.T) {
+	exited := func(code int32) *fakeRuntime {
+		return &fakeRuntime{status: &runtimeapi.ContainerStatus{State: runtimeapi.ContainerState_CONTAINER_EXITED, ExitCode: code}}
+	}
+	failed := func(code codes.Code) *fakeRuntime { return &fakeRuntime{err: status.Error(code, "not now")} }
+	for _, c := range []struct {
+		name        string
+		runtime     *fakeRuntime
+		well, known bool
+	}{
+		{"done", exited(0), true, true},
+		{"failed", exited(1), false, true},
+		{"crashed", exited(139), false, true},
+		{"terminated", exited(143), true, true},
+		{"killed", exited(137), false, true},
+		{"interrupted", exited(130), false, true},
+		{"still running", &fakeRuntime{status: &runtimeapi.ContainerStatus{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}, false, false},
+		{"nothing is told", &fakeRuntime{}, false, false},
+		{"forgotten", failed(codes.NotFound), false, true},
+		{"no Kubernetes", failed(codes.Unimplemented), false, true},
+		{"no answer", failed(codes.Unavailable), false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			socket := runtimeSocket(t)
+			serveAt(t, socket, func(s *grpc.Server) { runtimeapi.RegisterRuntimeServiceServer(s, c.runtime) })
+			r := newTree(t).resolver(Config{RuntimeSockets: []string{runtimeSocket(t), socket}})
+			if well, known := r.Ended(t.Context(), idA); well != c.well || known != c.known {
+				t.Errorf("well %t, known %t; want %t, %t", well, known, c.well, c.known)
+			}
+			if well, known := r.Ended(t.Context(), idB); well || !known {
+				t.Errorf("another container: well %t, known %t", well, known)
+			}
+		})
+	}
+	if well, known := newTree(t).resolver(Config{RuntimeSockets: []string{runtimeSocket(t)}}).Ended(t.Context(), idA); well || known {
+		t.Errorf("without its runtime: well %t, known %t", well, known)
+	}
+	if well, known := newTree(t).resolver(Config{}).Ended(t.Context(), idA); well || !known {
+		t.Errorf("without a runtime: well %t, known %t", well, known)
 	}
 }

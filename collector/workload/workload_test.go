@@ -154,11 +154,6 @@ func TestOwner(t *testing.T) {
 		want    gpu.Owner
 	}{
 		{
-			name:    "native program",
-			process: process{comm: "tritonserver", exe: "/opt/tritonserver/bin/tritonserver", args: []string{"tritonserver", "--model-repository=/models"}},
-			want:    gpu.Owner{Process: "tritonserver", User: "root"},
-		},
-		{
 			name: "script in a container, with the command", command: true,
 			process: process{
 				comm: "pt_main_thread", exe: "/usr/bin/python3.11", args: []string{"python", "-u", "/app/train.py", "--lr", "1e-4"},

@@ -200,7 +200,7 @@ type watched struct {
 
 func newWatch(t *testing.T, f *fakePrometheus, change func(*Config)) *watch {
 	t.Helper()
-	w := &watch{read: map[string]*watched{}}
+	w := &watch{read: map[string]*watched{}, ctx: t.Context()}
 	cfg := Config{
 		Client: &promapi.Client{API: f}, Query: used, Interval: 15 * time.Second, MaxAge: 5 * time.Minute,
 		Labels: []string{"instance"}, Logger: log.NewLogfmtLogger(log.NewSyncWriter(&w.log)),
@@ -212,10 +212,7 @@ func newWatch(t *testing.T, f *fakePrometheus, change func(*Config)) *watch {
 	if w.source, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	var cancel context.CancelFunc
-	w.ctx, cancel = context.WithCancel(t.Context())
 	t.Cleanup(func() {
-		cancel()
 		if err := w.source.Close(); err != nil {
 			t.Error(err)
 		}

@@ -9,8 +9,12 @@
 package limits
 
 import (
+	"bytes"
+	"context"
+	"log"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,7 +69,7 @@ func New(c Config) *Limits {
 func (l *Limits) Server(handler http.Handler) *http.Server {
 	s := &http.Server{
 		Handler:           handler,
-		ErrorLog:          slog.NewLogLogger(l.logger.Handler(), slog.LevelDebug),
+		ErrorLog:          log.New(serverLog{l.logger}, "", 0),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      sendTime,
@@ -94,4 +98,17 @@ func (l *Limits) Collectors() []prometheus.Collector {
 		Name: "gpu_leak_exporter_connections",
 		Help: "Connections of clients.",
 	}, l.connections.count)}
+}
+
+// serverLog takes the lines of http.Server. A client can cause a failed handshake at will, so that is for debugging only.
+type serverLog struct{ *slog.Logger }
+
+// Write implements io.Writer.
+func (l serverLog) Write(line []byte) (int, error) {
+	level := slog.LevelError
+	if bytes.Contains(line, []byte("TLS handshake error")) {
+		level = slog.LevelDebug
+	}
+	l.Log(context.Background(), level, strings.TrimSpace(string(line)))
+	return len(line), nil
 }

@@ -1,0 +1,29 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sampler
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+func FuzzStateFile(f *testing.F) {
+	file := filepath.Join(f.TempDir(), "state")
+	h := histories{BootID: "a", Devices: []deviceHistory{{UUID: "GPU-0", Domain: []byte{1}, Instances: []instanceHistory{{ID: 1}}}}}
+	if err := h.write(file); err != nil {
+		f.Fatal(err)
+	}
+	good, err := stateFile.Read(file)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte("{}"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, err := parseHistories(b)
+		if (h == nil) == (err == nil) {
+			t.Errorf("%v and %v", h, err)
+		}
+	})
+}
