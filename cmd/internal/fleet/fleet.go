@@ -120,6 +120,7 @@ type Source struct {
 	answered time.Time     // when the last answer came; zero before the first
 	owed     *history      // the unread past; nil: none
 	bounded  time.Time     // when the capacities were asked for
+	wide     time.Time     // when samples as late as Config.MaxAge were looked for
 	exported bool          // labels such as exported_pod have been seen
 	rate     float64       // samples a second, of all GPUs
 	changed  bool          // the GPUs are others than those that are listed

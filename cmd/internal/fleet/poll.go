@@ -19,6 +19,9 @@ import (
 const (
 	// askTimeout bounds one request.
 	askTimeout = time.Minute
+	// shortSpan is how far back a request goes at least. Later samples, up to Config.MaxAge, are looked for once in lookEvery.
+	shortSpan = time.Minute
+	lookEvery = time.Minute
 	// longestSpan is the longest time of one request. A longer one is read in parts, as the history is.
 	longestSpan = 15 * time.Minute
 	// longestGap bounds the time that is read again after a time without answers, if Config.History is not longer.
@@ -42,7 +45,7 @@ const (
 // errNoResult says that the query found nothing.
 var errNoResult = errors.New("the query has no result: is it that of the used memory, and does this Prometheus have it?")
 
-// poll asks for new samples. A sample may be as late as Config.MaxAge. The first time it finds out which GPUs there are, and
+// poll asks for new samples. The first time it finds out which GPUs there are, and
 // reads their history.
 func (s *Source) poll(ctx context.Context, at time.Time) error {
 	missed := at.Sub(s.answered)
@@ -63,7 +66,14 @@ func (s *Source) poll(ctx context.Context, at time.Time) error {
 		}
 		missed = time.Since(at) + s.cfg.MaxAge
 	}
-	err := s.request(ctx, at, missed+s.cfg.MaxAge)
+	span := max(shortSpan, 4*s.cfg.Interval)
+	if s.owed != nil || missed > span/2 || at.Sub(s.wide) >= lookEvery {
+		s.wide, span = at, missed+s.cfg.MaxAge
+	}
+	err := s.request(ctx, at, span)
+	if errors.Is(err, errNoResult) { // all samples may be late
+		err = s.request(ctx, at, missed+s.cfg.MaxAge)
+	}
 	if err == nil {
 		s.owed = nil
 	}
