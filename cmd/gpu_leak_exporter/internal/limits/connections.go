@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -29,19 +30,27 @@ const (
 	socketBuffer = 64 << 10
 )
 
-// connections are the clients' connections. One more than there may be ends the one whose last request or answer is longest
-// ago: a client that scrapes now is served, however many connections others hold.
+// connections are the clients' connections. One more than there may be ends the one that has done nothing for
+// longest: a client that scrapes now is served, however many connections others hold.
 type connections struct {
 	most    int
 	refused *prometheus.CounterVec
 
-	mu     sync.Mutex
-	all    map[net.Conn]*list.Element // of oldest
-	oldest *list.List                 // of net.Conn, the one that ends next in front
+	mu  sync.Mutex
+	all map[net.Conn]*list.Element // of quiet or active
+	// quiet are those that wait for no answer, and active the others. Those of which that is so for
+	// longest are the first ones.
+	quiet, active *list.List // of held
+}
+
+// held is a connection, and since when it is in its list.
+type held struct {
+	conn  net.Conn
+	since time.Time
 }
 
 func newConnections(most int, refused *prometheus.CounterVec) *connections {
-	return &connections{most: most, refused: refused, all: map[net.Conn]*list.Element{}, oldest: list.New()}
+	return &connections{most: most, refused: refused, all: map[net.Conn]*list.Element{}, quiet: list.New(), active: list.New()}
 }
 
 // connectionsFor returns how many connections there may be where that many descriptors may be open: half
@@ -65,28 +74,86 @@ func (c *connections) serve(s *http.Server) {
 	s.ConnState = c.changed
 }
 
+// cut closes a connection without the farewell of TLS, which may block.
+func cut(conn net.Conn) {
+	_ = plainOf(conn).Close() // its user notices
+}
+
 // changed follows a connection. The server calls it before it accepts the next one.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := c.all[conn]
+	at, known := c.all[conn]
+	if known {
+		c.quiet.Remove(at) // of the list that it is not in, nothing
+		c.active.Remove(at)
+		delete(c.all, conn)
+	}
 	switch {
 	case state == http.StateNew:
 		limitBuffers(conn)
 		if len(c.all) == c.most {
-			oldest := c.oldest.Remove(c.oldest.Front()).(net.Conn)
-			delete(c.all, oldest)
-			c.refused.WithLabelValues(refusedConnection).Inc()
-			_ = plainOf(oldest).Close() // without the farewell of TLS, which may block; its user notices
+			c.endIdlest()
 		}
-		c.all[conn] = c.oldest.PushBack(conn)
-	case at == nil: // it was ended
-	case state == http.StateIdle || state == http.StateActive:
-		c.oldest.MoveToBack(at)
-	default:
-		c.oldest.Remove(at)
-		delete(c.all, conn)
+		c.all[conn] = c.quiet.PushBack(held{conn, time.Now()})
+	case known && state == http.StateIdle:
+		c.all[conn] = c.quiet.PushBack(held{conn, time.Now()})
+	case known && state == http.StateActive:
+		c.all[conn] = c.active.PushBack(held{conn, time.Now()})
 	}
+}
+
+const (
+	// maxSpared bounds how many connections are spared at a time.
+	maxSpared = 16
+	// newFor is how long a client may take to send its request before another one that waits for its
+	// answer has to go for it.
+	newFor = time.Second
+)
+
+// endIdlest ends the connection that has done nothing for longest; mu is held. It spares a connection with a request that was not read
+// yet, and one that was just made as long as few are: then the oldest of those goes whose requests do not end. Without this, a scrape
+// is cut off while 4,096 clients connect and say nothing.
+func (c *connections) endIdlest() {
+	from, at := c.quiet, c.idlest()
+	if at == nil {
+		from, at = c.active, c.active.Front()
+	}
+	conn := from.Remove(at).(held).conn
+	delete(c.all, conn) // its end is noticed later
+	c.refused.WithLabelValues(refusedConnection).Inc()
+	cut(conn)
+}
+
+// idlest returns the connection of quiet that may be ended; nil if an active one is to be.
+func (c *connections) idlest() *list.Element {
+	few := c.quiet.Len() < (c.most+3)/4 && c.active.Len() > 0
+	at := c.quiet.Front()
+	for spared := 0; at != nil && spared < maxSpared; spared++ {
+		if h := at.Value.(held); !hasInput(h.conn) && (!few || time.Since(h.since) >= newFor) {
+			return at
+		}
+		at = at.Next()
+	}
+	if few {
+		return nil
+	}
+	return c.quiet.Front()
+}
+
+// hasInput reports whether a client has sent something that was not read yet.
+func hasInput(conn net.Conn) bool {
+	t, ok := plainOf(conn).(*net.TCPConn)
+	if !ok {
+		return false
+	}
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return false
+	}
+	n := 0
+	err = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	return err == nil && n > 0
 }
 
 // plainOf returns the connection under that of TLS.

@@ -4,55 +4,112 @@
 package limits
 
 import (
+	"bytes"
 	"errors"
-	"io"
+	"log"
+	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// TestConnections has one connection more than there may be: the one goes whose last request or answer is longest ago.
+// TestConnections has one connection more than there may be: the one goes that has done nothing for longest,
+// and one that waits for an answer only where all do.
 func TestConnections(t *testing.T) {
+	const newest, idle, active = http.StateNew, http.StateIdle, http.StateActive
+	const now http.ConnState = -1 // new, less than a second before the next one
 	for _, tt := range []struct {
-		states []http.ConnState // of the second, the first, and the second connection again
+		states []http.ConnState // a second apart
 		ends   int
 	}{
-		{nil, 0},
-		{[]http.ConnState{http.StateActive, http.StateActive}, 2},
-		{[]http.ConnState{http.StateActive, http.StateActive, http.StateIdle}, 2},
-		{[]http.ConnState{http.StateClosed}, -1},
+		{[]http.ConnState{newest, newest, newest}, 0},
+		{[]http.ConnState{active, idle, newest}, 1},
+		{[]http.ConnState{active, active, idle}, 2},
+		{[]http.ConnState{active, active, active}, 0},
+		{[]http.ConnState{idle, active, idle}, 0},
+		// Few are quiet: one that was made this second is not the one to go.
+		{[]http.ConnState{active, active, active, active, active, active, active, now}, 0},
+		{[]http.ConnState{active, active, active, active, active, active, active, newest}, 7},
 	} {
-		l := testLimits(1)
-		c := newConnections(3, l.refused)
-		var conns, ends []net.Conn
-		connect := func() {
-			conn, end := net.Pipe()
-			conns, ends = append(conns, conn), append(ends, end)
-			c.changed(conn, http.StateNew)
+		synctest.Test(t, func(t *testing.T) {
+			l := testLimits(1)
+			c := newConnections(len(tt.states), l.refused)
+			var ends []net.Conn
+			connect := func(state http.ConnState) {
+				conn, end := net.Pipe()
+				c.changed(conn, http.StateNew)
+				ends = append(ends, end)
+				if state == now {
+					return
+				}
+				if state != newest {
+					c.changed(conn, state)
+				}
+				time.Sleep(time.Second)
+			}
+			for _, state := range tt.states {
+				connect(state)
+			}
+			connect(newest)
+			for i, end := range ends {
+				_ = end.SetReadDeadline(time.Now())
+				_, err := end.Read(make([]byte, 1))
+				if ended := err.Error() == "EOF"; ended != (i == tt.ends) {
+					t.Errorf("%v: connection %d: %v", tt.states, i, err)
+				}
+			}
+			if n := c.count(); n != float64(len(tt.states)) {
+				t.Errorf("%g connections", n)
+			}
+			if n := testutil.ToFloat64(l.refused.WithLabelValues(refusedConnection)); n != 1 {
+				t.Errorf("%g refused", n)
+			}
+		})
+	}
+}
+
+// TestRequestThatWaits has the oldest connection be spared whose request is there and was not read yet.
+func TestRequestThatWaits(t *testing.T) {
+	l := testLimits(1)
+	c := newConnections(2, l.refused)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	var accepted []net.Conn
+	for n := range 3 {
+		client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
 		}
-		for range 3 {
-			connect()
+		defer client.Close()
+		conn, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
 		}
-		for i, state := range tt.states {
-			c.changed(conns[(i+1)%2], state)
-		}
-		connect()
-		for i, end := range ends {
-			_ = end.SetReadDeadline(time.Now())
-			_, err := end.Read(make([]byte, 1))
-			if ended := errors.Is(err, io.EOF); ended != (i == tt.ends) {
-				t.Errorf("%v: connection %d: %v", tt.states, i, err)
+		defer conn.Close()
+		if n == 0 {
+			if _, err := client.Write([]byte("GET")); err != nil {
+				t.Fatal(err)
+			}
+			for !hasInput(conn) {
+				time.Sleep(time.Millisecond) // the system hands it over
 			}
 		}
-		if tt.ends >= 0 {
-			c.changed(conns[tt.ends], http.StateClosed) // as the server notices
-		}
-		if n, ended := c.count(), testutil.ToFloat64(l.refused.WithLabelValues(refusedConnection)); n != 3 || (ended == 1) != (tt.ends >= 0) {
-			t.Errorf("%v: %g connections, %g ended", tt.states, n, ended)
-		}
+		c.changed(conn, http.StateNew)
+		accepted = append(accepted, conn)
+	}
+	if _, err := accepted[0].Read(make([]byte, 3)); err != nil {
+		t.Errorf("the one with a request: %v", err)
+	}
+	if _, err := accepted[1].Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the idle one: %v", err)
 	}
 }
 
@@ -61,5 +118,16 @@ func TestConnectionsFor(t *testing.T) {
 		if got := connectionsFor(descriptors); got != want {
 			t.Errorf("%d descriptors: %d connections, want %d", descriptors, got, want)
 		}
+	}
+}
+
+// TestServerLog has a client spoil a handshake, and a server that cannot accept: only the latter is for operators.
+func TestServerLog(t *testing.T) {
+	var out bytes.Buffer
+	logger := log.New(serverLog{slog.New(slog.NewTextHandler(&out, nil))}, "", 0)
+	logger.Print("http: TLS handshake error from 192.0.2.1:5: EOF")
+	logger.Print("http: Accept error: too many open files; retrying in 1s")
+	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `level=ERROR msg="http: Accept error: too many open files; retrying in 1s"`) {
+		t.Error(got)
 	}
 }
