@@ -82,42 +82,18 @@ var parts = map[string]func(*knownMemory, *series) *cursor{
 // are parts of it. totals, if there are any, bound it alone.
 func newAnswer(all []*series, used []string, totals []*series) (*answer, error) {
 	all = slices.SortedStableFunc(slices.Values(all), func(a, b *series) int { return cmp.Compare(a.points[0].t, b.points[0].t) })
-	a, own, bounds := &answer{}, map[string]*knownMemory{}, map[string][]*series{}
-	exporters := map[string]bool{} // their pods; "" is that of one without
-	var alone, ofParts []*series
-	for _, x := range all {
-		switch {
-		case x.name == ownMemory && totals == nil:
-			exporters[x.labels["pod"]] = true
-			l := gpuLabels(x)
-			if m := own[l.String()]; m != nil && !m.used.add(x) {
-				alone = append(alone, x)
-			} else if m == nil {
-				index, _ := strconv.Atoi(l["gpu"])
-				own[l.String()] = a.add(&Memory{Info: gpu.Info{Index: index, UUID: l.UUID()}, Labels: l}, x)
-			}
-		case parts[x.name] != nil && totals == nil:
-			ofParts = append(ofParts, x)
-		case slices.Contains(used, x.name):
-			alone = append(alone, x)
-		default:
-			bounds[x.name] = append(bounds[x.name], x)
-		}
+	a, rest := &answer{}, all
+	if totals == nil {
+		rest = a.joinOwn(all)
 	}
-	for _, x := range ofParts {
-		if m := own[gpuLabels(x).String()]; m != nil {
-			if at := parts[x.name](m, x); at != nil && at.add(x) {
-				continue
-			}
-		}
-		if slices.Contains(used, x.name) {
+	bounds := map[string][]*series{}
+	var alone []*series
+	for _, x := range rest {
+		if slices.Contains(used, x.name) || x.name == ownMemory && totals == nil {
 			alone = append(alone, x)
 		} else {
 			bounds[x.name] = append(bounds[x.name], x)
 		}
-	}
-	for _, m := range a.memories {
-		m.attribute(exporters)
 	}
 	names := namesIn(alone)
 	for _, x := range alone {
@@ -133,6 +109,42 @@ func newAnswer(all []*series, used []string, totals []*series) (*answer, error) 
 		}
 	}
 	return a, nil
+}
+
+// joinOwn makes a memory of each GPU of this exporter, with its parts. It returns the other series.
+func (a *answer) joinOwn(all []*series) (rest []*series) {
+	own := map[string]*knownMemory{}
+	exporters := map[string]bool{} // their pods; "" is that of one without
+	var ofParts []*series
+	for _, x := range all {
+		switch {
+		case x.name == ownMemory:
+			exporters[x.labels["pod"]] = true
+			l := gpuLabels(x)
+			if m := own[l.String()]; m != nil && !m.used.add(x) {
+				rest = append(rest, x)
+			} else if m == nil {
+				index, _ := strconv.Atoi(l["gpu"])
+				own[l.String()] = a.add(&Memory{Info: gpu.Info{Index: index, UUID: l.UUID()}, Labels: l}, x)
+			}
+		case parts[x.name] != nil:
+			ofParts = append(ofParts, x)
+		default:
+			rest = append(rest, x)
+		}
+	}
+	for _, x := range ofParts {
+		if m := own[gpuLabels(x).String()]; m != nil {
+			if at := parts[x.name](m, x); at != nil && at.add(x) {
+				continue
+			}
+		}
+		rest = append(rest, x)
+	}
+	for _, m := range a.memories {
+		m.attribute(exporters)
+	}
+	return rest
 }
 
 // add adds a memory with its first series.
