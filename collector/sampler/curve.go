@@ -143,13 +143,11 @@ func (h *history) curve(troughs []detector.Trough, ahead time.Duration) *Curve {
 	return c
 }
 
-// curves are what a loop keeps for drawings beside the histories: the last ends of processes, and the curves of processes as they
-// were made last.
+// curves are what a loop keeps for drawings beside the histories: the last ends of processes, and when it made the curves.
 type curves struct {
-	ends    []EndState
-	madeAt  time.Duration // on the source's clock; 0 never
-	ahead   time.Duration // of the loop, then
-	members map[processKey]*Curve
+	ends   []EndState
+	madeAt time.Duration // on the source's clock; 0 never
+	ahead  time.Duration // of the loop, then
 }
 
 // draw notes the samples of a state, and gives it the curves that were made last.
@@ -167,7 +165,7 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 	}
 	for i := range state.Processes {
 		p := &state.Processes[i]
-		p.Curve = c.members[keyOf(&p.Process)]
+		p.Curve = l.processes.entries[keyOf(&p.Process)].curve
 	}
 	state.Ends = slices.Clone(c.ends)
 	for i := range state.Ends {
@@ -184,9 +182,7 @@ func (l *loop) remember(sample *gpu.Sample, state *DeviceState) {
 	}
 	for i := range state.Processes {
 		p := &state.Processes[i]
-		if e := l.processes.entries[keyOf(&p.Process)]; e != nil {
-			e.history.add(sample.T, p.Used, &p.Verdict)
-		}
+		l.processes.entries[keyOf(&p.Process)].history.add(sample.T, p.Used, &p.Verdict)
 	}
 }
 
@@ -201,11 +197,12 @@ func (l *loop) makeCurves(state *DeviceState) {
 	for _, m := range l.memories {
 		m.curve = curveOf(&m.history, m, detector.Subject[gpu.ProcessID]{Kind: detector.KindDevice})
 	}
-	l.curves.members = map[processKey]*Curve{}
+	for _, e := range l.processes.entries {
+		e.curve = nil
+	}
 	for _, p := range drawnOf(state.Processes, l.sampler.cfg.Detector.ClearThreshold()) {
-		if e := l.processes.entries[keyOf(&p.Process)]; e != nil {
-			l.curves.members[keyOf(&p.Process)] = curveOf(&e.history, l.memories[p.Instance], detector.Subject[gpu.ProcessID]{Kind: detector.KindMember, Key: p.ID})
-		}
+		e := l.processes.entries[keyOf(&p.Process)]
+		e.curve = curveOf(&e.history, l.memories[p.Instance], detector.Subject[gpu.ProcessID]{Kind: detector.KindMember, Key: p.ID})
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 const (
 	// maxEnds bounds the processes of which it is asked at once how they have ended.
 	maxEnds = 256
-	// firstAsked is how long after the end of a process its container is asked for first: the detector has noted its end by
-	// then. askedAgain is how long until the next time, and askedUntil when it is given up.
+	// firstAsked is how long after the end of a process the runtime is asked for its container first. askedAgain is how long
+	// until the next time, and askedUntil when it is given up.
 	firstAsked = 3 * time.Second
 	askedAgain = 10 * time.Second
 	askedUntil = time.Minute

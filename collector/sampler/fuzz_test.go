@@ -6,11 +6,13 @@ package sampler
 import (
 	"path/filepath"
 	"testing"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 func FuzzStateFile(f *testing.F) {
 	file := filepath.Join(f.TempDir(), "state")
-	h := histories{BootID: "a", Devices: []deviceHistory{{UUID: "GPU-0", Domain: []byte{1}, Instances: []instanceHistory{{ID: 1}}}}}
+	h := histories{BootID: "a", Devices: []deviceHistory{{UUID: "GPU-0", Memories: []memoryHistory{{Domain: []byte{1}}, {Instance: gpu.Some(uint32(1))}}}}}
 	if err := h.write(file); err != nil {
 		f.Fatal(err)
 	}

@@ -30,7 +30,7 @@ type memory struct {
 var wholeGPU gpu.Opt[uint32]
 
 func (l *loop) newMemory(instance gpu.Opt[uint32], profile string) *memory {
-	return &memory{profile: profile, domain: l.tuning.newDomain(instance, profile)}
+	return &memory{profile: profile, domain: l.newDomain(instance, profile)}
 }
 
 // learn has the detector see a sample of which nobody will see the verdict, because a later one is there. The curves
@@ -142,14 +142,7 @@ func (l *loop) take(sample *gpu.Sample, index []int, state *DeviceState, instanc
 		l.processes.judged(sample, index[i], &j.Members[i])
 	}
 	for i := range j.Exited {
-		l.rememberEnd(&j.Exited[i], sample.T, capacity, instance)
-		if j.Exited[i].NearCapacity {
-			l.exits++
-			l.died(j.Exited[i].Key, instance, sample.T)
-			if last := l.published.Load(); last != nil {
-				logEnd(l.logger, last, processKey{j.Exited[i].Key, instance}, sample.Time)
-			}
-		}
+		l.ended(&j.Exited[i], sample, instance, capacity)
 	}
 	for i := range j.Groups {
 		state.Workloads = append(state.Workloads, l.workload(&j.Groups[i], instance))
@@ -165,6 +158,25 @@ func (l *loop) take(sample *gpu.Sample, index []int, state *DeviceState, instanc
 	own := *j
 	own.Members, own.Groups, own.Exited, own.Unreleased = nil, nil, nil, nil
 	return own
+}
+
+// ended notes what follows from the end of a process.
+func (l *loop) ended(x *detector.Exit[gpu.ProcessID], sample *gpu.Sample, instance gpu.Opt[uint32], capacity gpu.Opt[uint64]) {
+	key, m := processKey{x.Key, instance}, l.memories[instance]
+	end := finding.End{Who: finding.Of(l.processes.lastOwner(key)), At: sample.T}
+	if e := l.processes.entries[key]; e != nil && e.seen > 0 {
+		end.Began, end.At = e.first, e.seen // the next one may be in the very frame that misses it
+		l.sampler.ends.add(finding.RunsOn(e.owner, l.info.Name, m.profile), e.owner.ContainerID, e.seen)
+	}
+	l.rememberEnd(x, sample.T, capacity, instance)
+	if !x.NearCapacity {
+		return
+	}
+	l.exits++
+	m.deaths = append(m.deaths, end)
+	if last := l.published.Load(); last != nil {
+		logEnd(l.logger, last, key, sample.Time)
+	}
 }
 
 // knows reports whether the detector can still name a process.

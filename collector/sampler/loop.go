@@ -30,7 +30,7 @@ const sitesOver = 5 * time.Minute
 // peakSpan is over how long gpu_memory_used_peak_bytes is the highest sample.
 const peakSpan = time.Minute
 
-// loop samples one GPU. Its progress belongs to the goroutine of run.
+// loop samples one GPU through one device.
 type loop struct {
 	sampler *Sampler
 	device  gpu.Device
@@ -38,28 +38,29 @@ type loop struct {
 	logger  log.Logger
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when run has returned
-
-	published atomic.Pointer[DeviceState]   // immutable
-	prepared  atomic.Pointer[deviceHistory] // for the state file
-	reading   stopwatch                     // since when the GPU is being read; each call starts it anew
-	missed    atomic.Uint64
-	retired   stopwatch // since when the device is gone
-
-	progress
+	reading stopwatch     // since when the GPU is being read; each call starts it anew
+	retired stopwatch     // since when the device is gone
+	*progress
 }
 
-// progress is what a loop has learnt of its GPU so far.
+// progress is what is known of a GPU so far. A loop that takes the GPU of another one takes its progress. All but the first
+// fields belongs to the goroutine of run.
 type progress struct {
+	published atomic.Pointer[DeviceState]   // immutable
+	prepared  atomic.Pointer[deviceHistory] // for the state file
+	missed    atomic.Uint64
+	hung      bool // the log has said that a call has not returned; see logHang
+
+	loop      *loop     // the one that reads the GPU now
+	resolve   *Resolver // the rules that the series have been configured by
 	frames    finding.Frames
-	tuning    *tuning
 	memories  map[gpu.Opt[uint32]]*memory // by instance, with wholeGPU
 	processes processTable
 	peak      detector.Crest[uint64]
 	said      findingLog
-	hung      bool // the log has said that a call has not returned
 	curves    curves
 	status    gpu.Status
-	readings  []reading
+	readings  []FamilyState // how the last reading of each group went
 	slowAt    gpu.Opt[time.Duration] // when the status was read last, on the source's clock
 	fault     faultLog
 	lost      bool // the GPU cannot be read, and what it held is gone
@@ -74,26 +75,14 @@ type progress struct {
 	preparedAt time.Time
 }
 
-// reading is how the last reading of a group went.
-type reading struct {
-	group    gpu.Group
-	failed   bool
-	duration time.Duration
-}
-
 func newLoop(s *Sampler, d gpu.Device) *loop {
 	info := d.Info()
 	l := &loop{
 		sampler: s, device: d, info: info, done: make(chan struct{}), cancel: func() {},
 		logger:   log.With(s.cfg.Logger, "gpu", info.IndexLabel(), "uuid", info.UUID),
-		progress: progress{processes: newProcessTable(s.cfg, info.IndexLabel(), s.jobs.Load)},
+		progress: &progress{processes: newProcessTable(s.cfg, info.IndexLabel(), s.jobs.Load), resolve: s.resolve.Load()},
 	}
-	l.processes.gone = func(key processKey, e *processEntry) {
-		if m := l.memories[key.instance]; m != nil {
-			s.ends.add(finding.RunsOn(e.owner, info.Name, m.profile), e.owner.ContainerID, e.seen)
-		}
-	}
-	l.tuning = &tuning{loop: l, resolve: s.resolve.Load()}
+	l.loop = l
 	l.memories = map[gpu.Opt[uint32]]*memory{wholeGPU: l.newMemory(wholeGPU, "")}
 	return l
 }
@@ -169,13 +158,13 @@ func (l *loop) fail(err error) {
 		l.forget()
 	}
 	l.fault.failed(l.logger, err)
-	l.publishDown(l.published.Load(), err.Error())
+	l.publishDown(err.Error())
 }
 
 // publishDown publishes that the GPU cannot be read, and when that was possible last.
-func (l *loop) publishDown(last *DeviceState, why string) {
+func (l *loop) publishDown(why string) {
 	down := &DeviceState{Info: l.info, Error: why}
-	if last != nil {
+	if last := l.published.Load(); last != nil {
 		down.SampleTime, down.Owner = last.SampleTime, last.Owner
 	}
 	l.published.Store(down)
@@ -216,14 +205,14 @@ func (l *loop) slowDue(t time.Duration) bool {
 // group memory answers for the fast reading too, which took that long.
 func (l *loop) readStatus(ctx context.Context, took time.Duration) {
 	var status gpu.Status
-	readings := make([]reading, 0, len(l.sampler.cfg.Groups))
+	readings := make([]FamilyState, 0, len(l.sampler.cfg.Groups))
 	for _, g := range l.sampler.cfg.Groups {
 		began := time.Now()
 		l.reading.start()
 		err := l.device.ReadGroup(ctx, g, &status)
-		r := reading{group: g, failed: err != nil, duration: time.Since(began)}
+		r := FamilyState{Name: string(g), Success: err == nil, Duration: time.Since(began)}
 		if g == gpu.GroupMemory {
-			r.duration += took
+			r.Duration += took
 		}
 		if err != nil {
 			level.Debug(l.logger).Log("msg", "not all could be read", "collector", g, "err", err)
@@ -360,27 +349,19 @@ func (l *loop) stop() bool {
 	}
 }
 
-// resume makes l, which has not been started, go on with the GPU of a loop that is
-// over. The GPU was gone, so that what it held is gone, too; its counters go on.
-func (l *loop) resume(before *loop) {
-	l.memories, l.exits, l.lost = before.memories, before.exits, before.lost
-	l.tuning = before.tuning
-	l.tuning.loop = l
-	l.forget()
-	l.missed.Store(before.missed.Load())
-	l.publishDown(before.published.Load(), "")
-}
-
-// replace makes l, which has not been started, go on where a loop ended whose GPU
-// was all the time there, but is now another device.
-func (l *loop) replace(before *loop) {
+// goOn makes l, which has not been started, go on with the GPU of a loop that has ended. empty says that the GPU holds
+// nothing of what it held then.
+func (l *loop) goOn(before *loop, empty bool) {
 	l.progress = before.progress
-	l.tuning.loop = l
+	l.loop = l
 	l.processes.index = l.info.IndexLabel()
 	l.slowAt.OK = false // the end may have cut the last reading of the status short
-	l.missed.Store(before.missed.Load())
-	l.prepared.Store(before.prepared.Load())
-	if p := before.published.Load(); p != nil {
+	if empty {
+		l.forget()
+		l.peak = detector.Crest[uint64]{}
+		l.publishDown("")
+		l.prepare()
+	} else if p := l.published.Load(); p != nil {
 		now := *p
 		now.Info = l.info
 		l.published.Store(&now)

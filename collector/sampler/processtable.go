@@ -6,6 +6,7 @@ package sampler
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,16 +31,11 @@ const (
 type processTable struct {
 	cfg Config
 	// index is that of the GPU, and jobs returns the jobs on it; nil if nobody writes them down.
-	index   string
-	jobs    func() *jobsState
+	index string
+	jobs  func() *jobsState
+	// entries are the processes of the last sample, and those that ended while the detector knows them.
 	entries map[processKey]*processEntry
-	// ended are the processes that are not in the list any more, while the detector knows
-	// them; of those of a state file only the owner is known, and of
-	// the living when they computed last.
-	ended map[processKey]*processEntry
-	begun bool // a sample has been noted
-	// gone is told of each process that is not in the list any more.
-	gone    func(processKey, *processEntry)
+	begun   bool            // a sample has been noted
 	renamed bool            // the owner of a process has changed with the last sample
 	rank    []*processEntry // scratch
 }
@@ -50,8 +46,10 @@ type processKey struct {
 	instance gpu.Opt[uint32]
 }
 
+// processEntry is a process. Of one from the state file only the owner is known, and when it last computed.
 type processEntry struct {
-	first, seen time.Duration // first and last sample, on the source's clock
+	listed      bool          // the last sample has it
+	first, seen time.Duration // first and last sample, on the source's clock; 0 none
 	newcomer    bool          // it was not there when the exporter started
 	busy        time.Duration // when it last computed, or was first seen
 	owner       *gpu.Owner
@@ -66,18 +64,18 @@ type processEntry struct {
 	share       detector.Value
 	grows       detector.Inside
 	history     history // since it is shown
+	curve       *Curve  // of history, as it was made last; nil if it is not drawn
 }
 
 var unknownOwner = &gpu.Owner{}
 
 func newProcessTable(cfg Config, index string, jobs func() *jobsState) processTable {
-	return processTable{cfg: cfg, index: index, jobs: jobs, entries: map[processKey]*processEntry{}, ended: map[processKey]*processEntry{}, gone: func(processKey, *processEntry) {}}
+	return processTable{cfg: cfg, index: index, jobs: jobs, entries: map[processKey]*processEntry{}}
 }
 
 func keyOf(p *gpu.Process) processKey { return processKey{p.ID, p.Instance} }
 
-// note fills in the owners of the sample's processes, forgets those that are
-// gone and returns how many could not be looked up.
+// note fills in the owners of the sample's processes, and returns how many processes could not be looked up.
 func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 	t.renamed = false
 	ctx, cancel := context.WithTimeout(context.Background(), ownersWithin)
@@ -85,18 +83,15 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 	for i := range sample.Processes {
 		p := &sample.Processes[i]
 		e := t.entries[keyOf(p)]
-		if e == nil {
-			was := t.ended[keyOf(p)]
+		if e == nil || e.seen == 0 {
+			saved := e
 			e = &processEntry{first: sample.T, busy: sample.T, newcomer: t.begun, noted: time.Now()}
-			switch {
-			case was != nil && was.seen > 0:
-				e = was // it was missing from the list for a moment
-			case was != nil && was.busy > 0 && was.busy < sample.T:
-				e.busy = was.busy
+			if saved != nil && saved.busy > 0 && saved.busy < sample.T {
+				e.busy = saved.busy
 			}
 			t.entries[keyOf(p)] = e
 		}
-		e.seen, e.position, e.used = sample.T, i, p.Used.V
+		e.listed, e.seen, e.position, e.used = true, sample.T, i, p.Used.V
 		e.verdict, e.share = detector.Verdict{}, detector.Value{}
 		e.grows = detector.InsideUnknown
 		if !p.SM.OK || p.SM.V > 0 {
@@ -110,32 +105,21 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 			unresolved++
 		}
 	}
-	for key, e := range t.entries {
-		if e.seen != sample.T {
-			delete(t.entries, key)
-			t.ended[key] = e
-			t.gone(key, e)
-		}
+	for _, e := range t.entries {
+		e.listed = e.listed && e.seen == sample.T
 	}
 	t.begun = true
 	return unresolved
 }
 
-// bury forgets whose the processes were that have ended and that nobody asks for any more.
+// bury forgets the processes that have ended, and that the detector does not know.
 func (t *processTable) bury(known func(processKey) bool) {
-	for key := range t.ended {
-		if t.entries[key] != nil || !known(key) {
-			delete(t.ended, key)
-		}
-	}
+	maps.DeleteFunc(t.entries, func(key processKey, e *processEntry) bool { return !e.listed && !known(key) })
 }
 
 // lastOwner returns whose process it is, or was.
 func (t *processTable) lastOwner(key processKey) *gpu.Owner {
 	if e := t.entries[key]; e != nil {
-		return e.owner
-	}
-	if e := t.ended[key]; e != nil {
 		return e.owner
 	}
 	return unknownOwner
@@ -204,7 +188,7 @@ func (t *processTable) judged(sample *gpu.Sample, position int, v *detector.Memb
 func (t *processTable) show(sample *gpu.Sample, state *DeviceState) {
 	t.rank = t.rank[:0]
 	for _, e := range t.entries {
-		if t.ripe(e, sample) {
+		if e.listed && t.ripe(e, sample) {
 			t.rank = append(t.rank, e)
 		}
 	}

@@ -27,30 +27,23 @@ type Resolver func(labels map[string]string) detector.Config
 // time.
 func (s *Sampler) Configure(resolve Resolver) { s.resolve.Store(&resolve) }
 
-// tuning gives the detector's series of a GPU their configuration. Where another
-// loop goes on with the domains, it does with their tuning.
-type tuning struct {
-	loop    *loop
-	resolve *Resolver // what the series have been configured by
-}
-
 // newDomain returns a domain without history: that of the GPU, or of a GPU instance.
-func (t *tuning) newDomain(instance gpu.Opt[uint32], profile string) *domain {
-	d, err := detector.NewDomain(func(s detector.Subject[gpu.ProcessID]) detector.Config { return t.config(&s, instance, profile) })
+func (p *progress) newDomain(instance gpu.Opt[uint32], profile string) *domain {
+	d, err := detector.NewDomain(func(s detector.Subject[gpu.ProcessID]) detector.Config { return p.config(&s, instance, profile) })
 	if err != nil {
 		panic(err) // config returns nothing invalid for a GPU or GPU instance
 	}
-	d.Remember(t.loop.sampler.heights)
+	d.Remember(p.loop.sampler.heights)
 	return d
 }
 
 // config returns the configuration of a series.
-func (t *tuning) config(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[uint32], profile string) detector.Config {
-	common := t.loop.sampler.cfg.Detector
-	if *t.resolve == nil {
+func (p *progress) config(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[uint32], profile string) detector.Config {
+	common := p.loop.sampler.cfg.Detector
+	if *p.resolve == nil {
 		return common
 	}
-	if cfg := (*t.resolve)(t.loop.labelsOf(s, instance, profile)); cfg.Validate() == nil {
+	if cfg := (*p.resolve)(p.loop.labelsOf(s, instance, profile)); cfg.Validate() == nil {
 		return cfg
 	}
 	return common
@@ -59,13 +52,13 @@ func (t *tuning) config(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[uin
 // reconfigure makes the series ask for their configuration again if there are
 // other rules, or if labels of a series have changed.
 func (l *loop) reconfigure() {
-	t, now := l.tuning, l.sampler.resolve.Load()
+	now := l.sampler.resolve.Load()
 	renamed := l.processes.renamed || l.restored
 	l.restored = false
-	if now == t.resolve && (!renamed || *now == nil) {
+	if now == l.resolve && (!renamed || *now == nil) {
 		return
 	}
-	t.resolve = now
+	l.resolve = now
 	for _, m := range l.memories {
 		m.domain.Reconfigure()
 	}
@@ -104,11 +97,6 @@ func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[uin
 // ownerOf returns the owner of a process of that group or, while none is known, what the name of the group says.
 func (t *processTable) ownerOf(group string) gpu.Owner {
 	for _, e := range t.entries {
-		if e.owner.Group() == group {
-			return *e.owner
-		}
-	}
-	for _, e := range t.ended {
 		if e.owner.Group() == group {
 			return *e.owner
 		}

@@ -60,8 +60,8 @@ type Sampler struct {
 	heights *detector.Heights
 	// saved is how the last writing of the state file went; nil before the first.
 	saved atomic.Pointer[FileState]
-	// unwritable is whether a state file is there that cannot be read: it is not written over.
-	unwritable bool
+	// past are the histories that an earlier exporter left. They stay as they are.
+	past []deviceHistory
 	// asking is since when Devices of the source is under way; see stopwatch.
 	asking stopwatch
 	// shared is what the supervisor publishes.
@@ -82,8 +82,6 @@ type Sampler struct {
 type shared struct {
 	reason string
 	loops  []*loop
-	// past are the histories of an earlier exporter that no loop has taken yet.
-	past []deviceHistory
 }
 
 // New returns a Sampler that reads nothing until Run. The error is that of Config.Detector.
@@ -96,7 +94,8 @@ func New(source gpu.Source, cfg Config) (*Sampler, error) {
 	}
 	s := &Sampler{source: source, cfg: cfg, fatal: make(chan error, 1), secret: make([]byte, secretSize), heights: detector.NewHeights()}
 	_, _ = rand.Read(s.secret) // it never fails: see crypto/rand
-	s.shared.Store(&shared{reason: ReasonStarting, past: s.load()})
+	s.shared.Store(&shared{reason: ReasonStarting})
+	s.past = s.load()
 	s.host.Store(&host{})
 	if cfg.Owners != nil {
 		cfg.Owners.NameWith(s.secret)
@@ -202,9 +201,9 @@ func (s *Sampler) supervise(ctx context.Context) {
 		devices, err := s.source.Devices(ctx)
 		s.asking.stop()
 		next := *s.shared.Load()
-		s.driver(&next, err)
+		next.reason = s.driver(next.reason, err)
 		if err == nil {
-			s.setDevices(ctx, &next, devices)
+			next.loops = s.loopsOf(ctx, next.loops, devices)
 		}
 		s.shared.Store(&next)
 		// A GPU that keeps the answer back does not put off the next question by as much.
@@ -219,14 +218,12 @@ func (s *Sampler) supervise(ctx context.Context) {
 	}
 }
 
-// driver notes in next whether the driver answers, and says so when it changed.
-func (s *Sampler) driver(next *shared, err error) {
-	before := next.reason
-	next.reason = ""
+// driver returns why the driver does not answer, and logs that when it changes.
+func (s *Sampler) driver(before string, err error) (reason string) {
 	if err != nil {
-		next.reason = "unknown"
+		reason = "unknown"
 		if driver, ok := errors.AsType[*gpu.DriverError](err); ok {
-			next.reason = driver.Reason
+			reason = driver.Reason
 			if driver.Fatal {
 				select {
 				case s.fatal <- err:
@@ -236,23 +233,24 @@ func (s *Sampler) driver(next *shared, err error) {
 		}
 	}
 	switch {
-	case next.reason == before:
+	case reason == before:
 	case err != nil:
-		level.Error(s.cfg.Logger).Log("msg", "no GPU can be read, will try again", "reason", next.reason, "err", err)
+		level.Error(s.cfg.Logger).Log("msg", "no GPU can be read, will try again", "reason", reason, "err", err)
 	case before != ReasonStarting:
 		level.Info(s.cfg.Logger).Log("msg", "the driver answers again")
 	}
+	return reason
 }
 
-// setDevices gives next the loops for the devices that are there now: those of before,
-// new ones, and for a while those of devices that are gone.
-func (s *Sampler) setDevices(ctx context.Context, next *shared, devices []gpu.Device) {
-	before, now := byGPU(next.loops), []*loop(nil)
+// loopsOf returns the loops for the devices that are there now. It keeps those of devices that stayed and,
+// for a while, those of devices that are gone.
+func (s *Sampler) loopsOf(ctx context.Context, loops []*loop, devices []gpu.Device) (now []*loop) {
+	before := byGPU(loops)
 	for _, d := range devices {
-		now = append(now, s.loopOf(ctx, next, before[keyOfGPU(d)], d))
+		now = append(now, s.loopOf(ctx, before[keyOfGPU(d)], d))
 	}
 	after := byGPU(now)
-	for _, l := range next.loops {
+	for _, l := range loops {
 		if after[keyOfGPU(l.device)] != nil {
 			continue
 		}
@@ -265,7 +263,7 @@ func (s *Sampler) setDevices(ctx context.Context, next *shared, devices []gpu.De
 		x, y := a.device.Info(), b.device.Info()
 		return cmp.Or(cmp.Compare(x.Index, y.Index), cmp.Compare(x.UUID, y.UUID))
 	})
-	next.loops = now
+	return now
 }
 
 // news returns the logger for a line about a GPU that has come or gone.
@@ -293,9 +291,9 @@ func byGPU(loops []*loop) map[any]*loop {
 	return all
 }
 
-// loopOf returns the loop of a device that is there now: that of before, or a new one, which goes on where one of the same
-// GPU has ended. While that has not, it stays. before is nil where there was none.
-func (s *Sampler) loopOf(ctx context.Context, next *shared, before *loop, d gpu.Device) *loop {
+// loopOf returns the loop of a device that is there now. before is that of its GPU so far; nil where there was none. It stays
+// while it reads this device, and while it is stuck in a call. Else a new loop goes on where it has ended.
+func (s *Sampler) loopOf(ctx context.Context, before *loop, d gpu.Device) *loop {
 	if before != nil && ((before.device == d && !before.retired.on()) || !before.stop()) {
 		return before
 	}
@@ -304,19 +302,19 @@ func (s *Sampler) loopOf(ctx context.Context, next *shared, before *loop, d gpu.
 	switch {
 	case before == nil:
 		news.Log("msg", "GPU found", "name", l.info.Name)
-		s.revive(next, l)
+		s.revive(l)
 	case before.retired.on():
 		news.Log("msg", "GPU found again", "name", l.info.Name)
-		l.resume(before)
+		l.goOn(before, true)
 	case before.info.UnifiedMemory != l.info.UnifiedMemory:
 		level.Warn(l.logger).Log("msg", "the driver now tells otherwise whose memory the GPU uses, so that its history is thrown away")
-		l.resume(before)
+		l.goOn(before, true)
 	case before.info.Index != l.info.Index:
 		news.Log("msg", "GPU has another index", "before", before.info.Index)
-		l.replace(before)
+		l.goOn(before, false)
 	default:
 		news.Log("msg", "the driver now tells more of the GPU", "coherent_memory", l.info.CoherentMemory)
-		l.replace(before)
+		l.goOn(before, false)
 	}
 	if l.info.UnifiedMemory && (before == nil || !before.info.UnifiedMemory) {
 		level.Info(l.logger).Log("msg", "the GPU has no memory of its own; gpu_memory_* is the memory of the host, which all its programs use")
@@ -347,7 +345,7 @@ func (s *Sampler) State() *State {
 		state.Devices = append(state.Devices, d)
 		state.Unresolved += d.unresolved
 		if p := l.published.Load(); p != nil {
-			state.addReadings(p.readings)
+			state.addUp(p.readings)
 		}
 	}
 	if f, ok := s.attribution(host); ok {
@@ -357,17 +355,17 @@ func (s *Sampler) State() *State {
 	return state
 }
 
-// addReadings adds the last readings of a GPU's groups.
-func (s *State) addReadings(readings []reading) {
+// addUp adds the last readings of a GPU's groups.
+func (s *State) addUp(readings []FamilyState) {
 	for _, r := range readings {
-		i := slices.IndexFunc(s.Collectors, func(c FamilyState) bool { return c.Name == string(r.group) })
+		i := slices.IndexFunc(s.Collectors, func(c FamilyState) bool { return c.Name == r.Name })
 		if i < 0 {
-			i = len(s.Collectors)
-			s.Collectors = append(s.Collectors, FamilyState{Name: string(r.group), Success: true})
+			s.Collectors = append(s.Collectors, r)
+			continue
 		}
 		c := &s.Collectors[i]
-		c.Success = c.Success && !r.failed
-		c.Duration += r.duration
+		c.Success = c.Success && r.Success
+		c.Duration += r.Duration
 	}
 }
 

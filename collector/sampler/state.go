@@ -89,7 +89,7 @@ type DeviceState struct {
 	Ends              []EndState        // of the last processes that had held a part of the memory, in their order
 
 	unresolved int       // processes that could not be looked up
-	readings   []reading // how the last reading of each group went
+	readings   []FamilyState // how the last reading of each group went
 }
 
 // XIDState counts one XID error.

@@ -50,32 +50,27 @@ type histories struct {
 type deviceHistory struct {
 	UUID string `json:"uuid"`
 	// Saved is when the history was as it is here. It may have been written again since, for want of a newer one.
-	Saved     time.Time         `json:"saved"`
-	Domain    []byte            `json:"domain"`
-	Finding   finding.Memory    `json:"finding,omitzero"`
-	Instances []instanceHistory `json:"instances,omitempty"`
-	// Ended are the labels of the processes whose memory may have stayed: nobody can be asked for them any more.
-	Ended []endedProcess `json:"ended,omitempty"`
-	// Living are those of the processes that were there: the rules for a series are
-	// asked for before the first sample tells them.
-	Living []endedProcess `json:"living,omitempty"`
+	Saved     time.Time        `json:"saved"`
+	Memories  []memoryHistory  `json:"memories"`
+	Processes []processHistory `json:"processes,omitempty"`
 }
 
-// endedProcess is a process by name. Of its Owner only labels are kept.
-type endedProcess struct {
+// memoryHistory is what was learnt of one memory: that of the GPU, or of a GPU instance.
+type memoryHistory struct {
+	Instance gpu.Opt[uint32] `json:"gpu_instance,omitzero"`
+	Profile  string          `json:"profile,omitzero"`
+	Domain   []byte          `json:"domain"`
+	Finding  finding.Memory  `json:"finding,omitzero"`
+}
+
+// processHistory is a process by name. If it has ended and its memory stayed, nobody can be asked for its labels any more. If
+// it lives, the rules for its series are asked for before the first sample tells them. Of its Owner only labels are kept.
+type processHistory struct {
 	PID      uint32          `json:"pid"`
 	Start    uint64          `json:"start"`
 	Instance gpu.Opt[uint32] `json:"gpu_instance,omitzero"`
 	gpu.Owner
-	// Busy is when one that lives computed last, on the source's clock, ns.
-	Busy time.Duration `json:"busy,omitempty"`
-}
-
-type instanceHistory struct {
-	ID      uint32         `json:"gpu_instance"`
-	Profile string         `json:"profile"`
-	Domain  []byte         `json:"domain"`
-	Finding finding.Memory `json:"finding,omitzero"`
+	Busy time.Duration `json:"busy,omitempty"` // when it last computed, on the source's clock, ns
 }
 
 // write replaces the file by one that holds h: whoever is killed meanwhile leaves the old one or the new.
@@ -137,7 +132,7 @@ func (s *Sampler) load() []deviceHistory {
 	}
 	switch {
 	case savefile.Unreadable(err):
-		s.unwritable = true
+		s.cfg.StateFile = "" // it is not written over
 		s.saved.Store(&FileState{})
 		level.Error(logger).Log("msg", "judging starts anew, and nothing is saved: the state file may be good", "err", err)
 	case err != nil:
@@ -156,7 +151,7 @@ func (s *Sampler) load() []deviceHistory {
 // save writes the state file again and again. Both it and the loops, which prepare what it writes, do so twice an interval,
 // so that no more than an interval is ever lost.
 func (s *Sampler) save(ctx context.Context) {
-	if s.cfg.StateFile == "" || s.unwritable {
+	if s.cfg.StateFile == "" {
 		return
 	}
 	ticker := time.NewTicker(s.cfg.StateInterval / 2)
@@ -173,7 +168,7 @@ func (s *Sampler) save(ctx context.Context) {
 
 // write writes what the loops have prepared to the state file.
 func (s *Sampler) write() {
-	if s.cfg.StateFile == "" || s.unwritable {
+	if s.cfg.StateFile == "" {
 		return
 	}
 	h := s.histories()
@@ -197,8 +192,9 @@ func (s *Sampler) write() {
 // exporter left of GPUs that have not shown up yet, for a day.
 func (s *Sampler) histories() *histories {
 	h := &histories{BootID: s.boot, Saved: time.Now(), Secret: s.secret}
-	shared := s.shared.Load()
-	for _, l := range shared.loops {
+	shown := map[string]bool{}
+	for _, l := range s.shared.Load().loops {
+		shown[l.info.UUID] = true
 		if d := l.prepared.Load(); d != nil {
 			h.Devices = append(h.Devices, *d)
 		}
@@ -207,23 +203,21 @@ func (s *Sampler) histories() *histories {
 		return h
 	}
 	h.Heights = s.heights.Save()
-	for _, d := range shared.past {
-		if time.Since(d.Saved) < rememberDevice {
+	for _, d := range s.past {
+		if !shown[d.UUID] && time.Since(d.Saved) < rememberDevice {
 			h.Devices = append(h.Devices, d)
 		}
 	}
 	return h
 }
 
-// revive gives a new loop, which has not been started, the history that an earlier
-// exporter left of its GPU, and takes it out of next.
-func (s *Sampler) revive(next *shared, l *loop) {
-	i := slices.IndexFunc(next.past, func(d deviceHistory) bool { return d.UUID == l.info.UUID })
+// revive gives a new loop, which has not been started, the history that an earlier exporter left of its GPU.
+func (s *Sampler) revive(l *loop) {
+	i := slices.IndexFunc(s.past, func(d deviceHistory) bool { return d.UUID == l.info.UUID && time.Since(d.Saved) < rememberDevice })
 	if i < 0 {
 		return
 	}
-	h := &next.past[i]
-	next.past = slices.Delete(slices.Clone(next.past), i, i+1)
+	h := &s.past[i]
 	if err := l.restore(h); err != nil {
 		level.Error(s.cfg.Logger).Log("msg", "judging starts anew", "file", s.cfg.StateFile, "err", err)
 		return
@@ -239,49 +233,32 @@ func outlives(id gpu.ProcessID) bool { return id.Start != 0 }
 func (l *loop) history() *deviceHistory {
 	h := &deviceHistory{UUID: l.info.UUID, Saved: time.Now()}
 	for instance, m := range l.memories {
-		if !instance.OK {
-			h.Domain, h.Finding = m.domain.Save(nil), m.finding
-			continue
-		}
-		h.Instances = append(h.Instances, instanceHistory{ID: instance.V, Profile: m.profile, Domain: m.domain.Save(nil), Finding: m.finding})
-	}
-	for key, e := range l.processes.ended {
-		h.Ended = append(h.Ended, processHistory(key, e.owner))
+		h.Memories = append(h.Memories, memoryHistory{Instance: instance, Profile: m.profile, Domain: m.domain.Save(nil), Finding: m.finding})
 	}
 	for key, e := range l.processes.entries {
-		p := processHistory(key, e.owner)
-		p.Busy = e.busy
-		h.Living = append(h.Living, p)
+		p := processHistory{PID: key.id.PID, Start: key.id.Start, Instance: key.instance, Owner: *e.owner, Busy: e.busy}
+		p.Command, p.ContainerID, p.Runs = "", "", 0
+		h.Processes = append(h.Processes, p)
 	}
 	return h
 }
 
-// processHistory returns the labels of a process.
-func processHistory(key processKey, o *gpu.Owner) endedProcess {
-	e := endedProcess{PID: key.id.PID, Start: key.id.Start, Instance: key.instance, Owner: *o}
-	e.Command, e.ContainerID, e.Runs = "", "", 0
-	return e
-}
-
 // restore gives the loop the memory that an earlier exporter had of its GPU: all of it or, on an error, nothing.
 func (l *loop) restore(h *deviceHistory) error {
-	for _, e := range slices.Concat(h.Ended, h.Living) {
-		key := processKey{gpu.ProcessID{PID: e.PID, Start: e.Start}, e.Instance}
-		l.processes.ended[key] = &processEntry{owner: &e.Owner, busy: e.Busy}
+	for _, p := range h.Processes {
+		key := processKey{gpu.ProcessID{PID: p.PID, Start: p.Start}, p.Instance}
+		l.processes.entries[key] = &processEntry{owner: &p.Owner, busy: p.Busy}
 	}
 	memories := map[gpu.Opt[uint32]]*memory{}
-	add := func(instance gpu.Opt[uint32], profile string, domain []byte, found finding.Memory) error {
-		m := l.newMemory(instance, profile)
-		m.finding, memories[instance] = found, m
-		return m.domain.Restore(domain, outlives)
-	}
-	if err := add(wholeGPU, "", h.Domain, h.Finding); err != nil {
-		return fmt.Errorf("GPU %s: %w", h.UUID, err)
-	}
-	for _, in := range h.Instances {
-		if err := add(gpu.Some(in.ID), in.Profile, in.Domain, in.Finding); err != nil {
-			return fmt.Errorf("GPU %s, instance %d: %w", h.UUID, in.ID, err)
+	for _, in := range h.Memories {
+		m := l.newMemory(in.Instance, in.Profile)
+		m.finding, memories[in.Instance] = in.Finding, m
+		if err := m.domain.Restore(in.Domain, outlives); err != nil {
+			return fmt.Errorf("GPU %s, instance %q: %w", h.UUID, InstanceID(in.Instance), err)
 		}
+	}
+	if memories[wholeGPU] == nil {
+		return fmt.Errorf("GPU %s: nothing of its own memory", h.UUID)
 	}
 	l.memories, l.laidOut, l.restored = memories, true, true
 	return nil
