@@ -60,7 +60,7 @@ type progress struct {
 	said      findingLog
 	curves    curves
 	status    gpu.Status
-	readings  []FamilyState // how the last reading of each group went
+	readings  []FamilyState          // how the last reading of each group went
 	slowAt    gpu.Opt[time.Duration] // when the status was read last, on the source's clock
 	fault     faultLog
 	lost      bool // the GPU cannot be read, and what it held is gone

@@ -88,7 +88,7 @@ type DeviceState struct {
 	Curve             *Curve            // of the used memory; nil if there is none yet
 	Ends              []EndState        // of the last processes that had held a part of the memory, in their order
 
-	unresolved int       // processes that could not be looked up
+	unresolved int           // processes that could not be looked up
 	readings   []FamilyState // how the last reading of each group went
 }
 

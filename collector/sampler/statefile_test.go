@@ -465,11 +465,13 @@ func TestHeightsOutliveARestart(t *testing.T) {
 		change func(*histories)
 		kept   bool
 	}{
-		"restart":              {"a", func(*histories) {}, true},
-		"reboot":               {"b", func(*histories) {}, true},
-		"a history is damaged": {"a", func(h *histories) { h.Devices = []deviceHistory{{UUID: "GPU-0", Memories: []memoryHistory{{Domain: []byte{1, 2, 3}}}}} }, true},
-		"no histories":         {"a", func(h *histories) { h.Devices = nil }, true},
-		"they are damaged":     {"a", func(h *histories) { h.Heights = saved[:len(saved)/2] }, false},
+		"restart": {"a", func(*histories) {}, true},
+		"reboot":  {"b", func(*histories) {}, true},
+		"a history is damaged": {"a", func(h *histories) {
+			h.Devices = []deviceHistory{{UUID: "GPU-0", Memories: []memoryHistory{{Domain: []byte{1, 2, 3}}}}}
+		}, true},
+		"no histories":     {"a", func(h *histories) { h.Devices = nil }, true},
+		"they are damaged": {"a", func(h *histories) { h.Heights = saved[:len(saved)/2] }, false},
 	} {
 		now := *h
 		c.change(&now)
