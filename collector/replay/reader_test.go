@@ -6,9 +6,7 @@ package replay
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -70,31 +68,6 @@ func countReadings(name, text string) (n int, err error) {
 		err = nil
 	}
 	return n, err
-}
-
-// TestSMIStamp holds the fast way to read a time stamp against time.Parse.
-func TestSMIStamp(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for _, zone := range []string{"UTC", "Europe/Berlin", "America/St_Johns"} {
-		loc, err := time.LoadLocation(zone)
-		if err != nil {
-			t.Fatal(err)
-		}
-		check := func(text string) {
-			want, err := time.ParseInLocation("2006/01/02 15:04:05", text, loc)
-			got, ok := parseSMIStamp(text, loc)
-			if ok != (err == nil) || ok && int64(got) != want.UnixNano() {
-				t.Fatalf("%s in %s: %d %t, want %d, %v", text, zone, got, ok, want.UnixNano(), err)
-			}
-		}
-		for range 20_000 {
-			check(fmt.Sprintf("%04d/%02d/%02d %02d:%02d:%02d.%03d", 1972+random.IntN(220), random.IntN(14), random.IntN(33),
-				random.IntN(25), random.IntN(61), random.IntN(61), random.IntN(1000)))
-		}
-		for _, text := range []string{"2026/03/29 02:30:00.000", "2026/10/25 02:30:00.000", "2024/02/29 00:00:00.000", "2026/02/29 00:00:00.000", "2026-03/29 02:30:00.000"} {
-			check(text)
-		}
-	}
 }
 
 func TestUnreadable(t *testing.T) {
