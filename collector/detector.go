@@ -12,7 +12,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-var detectorFamily = register(family{name: "detector", enabled: true, metrics: slices.Concat(
+var detectorFamily = family{name: "detector", enabled: true, metrics: slices.Concat(
 	verdictMetrics("gpu_", map[string]string{
 		"{memory}": "the used memory of the GPU",
 		"{owner}":  "the GPU (its leaking processes and what no process accounts for, together)",
@@ -37,7 +37,7 @@ var detectorFamily = register(family{name: "detector", enabled: true, metrics: s
 	domainMetrics("gpu_mig_", "GPU instance", func(in *sampler.InstanceState) *detector.Judgement[gpu.ProcessID] { return &in.Judgement }),
 	otherMetrics,
 	findingMetrics,
-)})
+)}
 
 // domainMetrics are the series of a forecast: those of a GPU or of a GPU instance.
 func domainMetrics[T subject](prefix, what string, of func(*T) *detector.Judgement[gpu.ProcessID]) []metric {

@@ -6,7 +6,6 @@ package collector
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -74,12 +73,8 @@ func readmeRow(metrics []metric) string {
 	}
 	var names, scopes []string
 	m, own := metrics[0], ""
-	labels := slices.Clone(m.labels)
-	if m.optional != "" {
-		labels = append(labels, m.optional)
-	}
-	if len(labels) > 0 {
-		own = "{" + strings.Join(labels, ",") + "}"
+	if len(m.labels) > 0 {
+		own = "{" + strings.Join(m.labels, ",") + "}"
 	}
 	for _, m := range metrics {
 		names = append(names, "`"+m.name+own+"`")

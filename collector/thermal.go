@@ -9,7 +9,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
-var _ = register(family{name: "thermal", enabled: true, metrics: []metric{
+var thermalFamily = family{name: "thermal", enabled: true, metrics: []metric{
 	gauges("gpu_temperature_celsius",
 		"Temperature in degrees Celsius by sensor: gpu (the die) or memory.",
 		[]string{"sensor"},
@@ -53,4 +53,4 @@ var _ = register(family{name: "thermal", enabled: true, metrics: []metric{
 				e.maybe(event.Seconds, event.Reason)
 			}
 		}),
-}})
+}}
