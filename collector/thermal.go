@@ -39,8 +39,7 @@ var thermalFamily = family{name: "thermal", enabled: true, metrics: []metric{
 			"gpu_idle is one of them and harmless; *_thermal_slowdown, hw_slowdown and hw_power_brake_slowdown are not.",
 		[]string{"reason"},
 		func(d *sampler.DeviceState, e *emitter) {
-			for i := range d.Status.Thermal.ClockEvents {
-				event := &d.Status.Thermal.ClockEvents[i]
+			for _, event := range d.Status.Thermal.ClockEvents {
 				e.maybe(truth(event.Active), event.Reason)
 			}
 		}),
@@ -48,8 +47,7 @@ var thermalFamily = family{name: "thermal", enabled: true, metrics: []metric{
 		"Seconds since the driver was loaded for which this reason has held the clocks below their maximum.",
 		[]string{"reason"},
 		func(d *sampler.DeviceState, e *emitter) {
-			for i := range d.Status.Thermal.ClockEvents {
-				event := &d.Status.Thermal.ClockEvents[i]
+			for _, event := range d.Status.Thermal.ClockEvents {
 				e.maybe(event.Seconds, event.Reason)
 			}
 		}),
