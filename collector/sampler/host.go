@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -44,33 +43,10 @@ type jobsState struct {
 	failed bool          // the last reading
 }
 
-// complaints logs what is wrong when it begins, changes and ends, and not each time.
-type complaints struct {
-	logger log.Logger
-	said   map[string]string
-}
-
-// about notes how it went and reports whether it failed. An example is logged with it, and another one is no change.
-func (c *complaints) about(what string, err error, example ...any) (failed bool) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if before := c.said[what]; before != text {
-		if err != nil {
-			level.Warn(c.logger).Log(append([]any{"msg", what, "err", err}, example...)...)
-		} else {
-			level.Info(c.logger).Log("msg", "it works again", "before", what)
-		}
-	}
-	c.said[what] = text
-	return err != nil
-}
-
 // lookAround publishes what the system, not the driver, shows of the GPUs, again and again. It walks through all of procfs
 // and asks the kubelet, which takes its time and may hang: nothing waits for it.
 func (s *Sampler) lookAround(ctx context.Context) {
-	c := complaints{s.cfg.Logger, map[string]string{}}
+	c := newComplaints(s.cfg.Logger)
 	for ctx.Err() == nil {
 		for _, l := range s.shared.Load().loops {
 			l.logHang()
@@ -148,7 +124,7 @@ func (s *Sampler) logHidden(now *host, c *complaints, unseen workload.Unseen) {
 
 // followJobs publishes the jobs of the mapping files again and again, if there are any.
 func (s *Sampler) followJobs(ctx context.Context) {
-	c := complaints{s.cfg.Logger, map[string]string{}}
+	c := newComplaints(s.cfg.Logger)
 	for ctx.Err() == nil {
 		s.readingJobs.start()
 		began := time.Now()

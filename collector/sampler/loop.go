@@ -62,7 +62,7 @@ type progress struct {
 	status    gpu.Status
 	readings  []FamilyState          // how the last reading of each group went
 	slowAt    gpu.Opt[time.Duration] // when the status was read last, on the source's clock
-	fault     faultLog
+	fault     trouble
 	lost      bool // the GPU cannot be read, and what it held is gone
 	blind     bool // it is read, and does not tell how much memory is used
 	laidOut   bool // memories has the layout of a sample, or of an earlier exporter's last
@@ -144,7 +144,7 @@ func (l *loop) step(ctx context.Context) {
 		l.learn(&sample)
 		return
 	}
-	l.fault.succeeded(l.logger)
+	l.fault.works(level.Info(l.logger), "msg", "GPU can be read again")
 	l.publish(&sample)
 	if l.slowDue(sample.T) {
 		l.readStatus(ctx, took)
@@ -157,7 +157,7 @@ func (l *loop) fail(err error) {
 	if wentAway(err) {
 		l.forget()
 	}
-	l.fault.failed(l.logger, err)
+	l.fault.failed(level.Error(l.logger), err, "msg", "GPU cannot be read, will try again", "alert", finding.Lost)
 	l.publishDown(err.Error())
 }
 

@@ -138,16 +138,15 @@ func (s *Sampler) Run(ctx context.Context) {
 
 // watch counts the events of the source.
 func (s *Sampler) watch(ctx context.Context) {
-	said := ""
+	var blind trouble
 	for ctx.Err() == nil {
 		err := s.source.Watch(ctx, s.event)
 		s.watched.Clear()
 		if errors.Is(err, gpu.ErrNoEvents) {
 			return
 		}
-		if err != nil && err.Error() != said {
-			said = err.Error()
-			level.Warn(s.cfg.Logger).Log("msg", "XID errors cannot be watched, will try again", "err", err)
+		if err != nil {
+			blind.failed(level.Warn(s.cfg.Logger), err, "msg", "XID errors cannot be watched, will try again")
 		}
 		select {
 		case <-ctx.Done():
