@@ -184,35 +184,10 @@ func (d *replayDevice) Read(ctx context.Context) (gpu.Sample, error) {
 	return d.current.sample, d.usable(ctx)
 }
 
-// ReadGroup implements Device: the part is that of the current row, or of the last row before it that had a status.
-func (d *replayDevice) ReadGroup(ctx context.Context, g gpu.Group, s *gpu.Status) error {
-	if err := d.usable(ctx); err != nil {
-		return err
-	}
+// ReadGroup implements Device. All parts are those of the current row, or of the last row before it that had a status.
+func (d *replayDevice) ReadGroup(ctx context.Context, _ gpu.Group, s *gpu.Status) error {
 	if d.status != nil {
-		copyGroup(s, g, d.status)
+		*s = *d.status
 	}
-	return nil
-}
-
-// copyGroup replaces the part g of s by that of from.
-func copyGroup(s *gpu.Status, g gpu.Group, from *gpu.Status) {
-	switch g {
-	case gpu.GroupMemory:
-		s.BAR1 = from.BAR1
-	case gpu.GroupUtilization:
-		s.Utilization = from.Utilization
-	case gpu.GroupThermal:
-		s.Thermal = from.Thermal
-	case gpu.GroupPower:
-		s.Power = from.Power
-	case gpu.GroupClocks:
-		s.Clocks = from.Clocks
-	case gpu.GroupECC:
-		s.ECC = from.ECC
-	case gpu.GroupPCIe:
-		s.PCIe = from.PCIe
-	case gpu.GroupNVLink:
-		s.NVLinks = from.NVLinks
-	}
+	return d.usable(ctx)
 }
