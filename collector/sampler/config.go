@@ -51,7 +51,7 @@ type Owners interface {
 	Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool)
 	Await(ctx context.Context, id gpu.ProcessID) (owner *gpu.Owner, done bool)
 	Holders(ctx context.Context) ([]DeviceHolder, error)
-	Allotments(ctx context.Context) ([]Allotment, error)
+	Allotments(ctx context.Context) ([]workload.Allotment, error)
 	Unseen() workload.Unseen
 	Jobs() (workload.Jobs, error)
 	Run(ctx context.Context)

@@ -28,7 +28,7 @@ const jobsInterval = time.Second
 type host struct {
 	pci        gpu.Opt[int]
 	holders    []DeviceHolder
-	allotments []Allotment
+	allotments []workload.Allotment
 	// walked says that the owners were asked, failed that something of it failed, and took is the time that it took.
 	walked, failed bool
 	took           time.Duration
@@ -163,7 +163,7 @@ type AllotmentState struct {
 }
 
 // allotmentsOf returns those of a GPU and its instances, each once.
-func allotmentsOf(d *DeviceState, all []Allotment) []AllotmentState {
+func allotmentsOf(d *DeviceState, all []workload.Allotment) []AllotmentState {
 	var list []AllotmentState
 	for i := range all {
 		a := &all[i]

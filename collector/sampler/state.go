@@ -49,9 +49,6 @@ type FamilyState struct {
 // DeviceHolder is a process that has a device file of the driver open.
 type DeviceHolder = workload.Holder
 
-// Allotment is a GPU, or a GPU instance, that is allotted to a container.
-type Allotment = workload.Allotment
-
 // DeviceState is what is known of one GPU. Its moments (when a process started, when a leak began) are the wall clock's, as far
 // as that is known by now. Memory is in bytes.
 type DeviceState struct {
