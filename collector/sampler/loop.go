@@ -66,7 +66,6 @@ type progress struct {
 	lost      bool // the GPU cannot be read, and what it held is gone
 	blind     bool // it is read, and does not tell how much memory is used
 	laidOut   bool // memories has the layout of a sample, or of an earlier exporter's last
-	restored  bool // from the state file, which does not tell whose the processes are
 	exits     uint64
 	// ahead is how far the wall clock has been set since the source's clock was
 	// started: by that much its moments are off the wall clock's.

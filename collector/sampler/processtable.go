@@ -83,13 +83,13 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 	for i := range sample.Processes {
 		p := &sample.Processes[i]
 		e := t.entries[keyOf(p)]
-		if e == nil || e.seen == 0 {
-			saved := e
-			e = &processEntry{first: sample.T, busy: sample.T, newcomer: t.begun, noted: time.Now()}
-			if saved != nil && saved.busy > 0 && saved.busy < sample.T {
-				e.busy = saved.busy
-			}
+		if e == nil {
+			e = &processEntry{}
 			t.entries[keyOf(p)] = e
+		}
+		before := e.owner
+		if e.seen == 0 { // it is new, or from the state file
+			*e = processEntry{first: sample.T, busy: min(cmp.Or(e.busy, sample.T), sample.T), newcomer: t.begun, noted: time.Now()}
 		}
 		e.listed, e.seen, e.position, e.used = true, sample.T, i, p.Used.V
 		e.verdict, e.share = detector.Verdict{}, detector.Value{}
@@ -97,7 +97,6 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 		if !p.SM.OK || p.SM.V > 0 {
 			e.busy = sample.T
 		}
-		before := e.owner
 		t.attribute(ctx, e, p)
 		t.renamed = t.renamed || (before != nil && *before != *e.owner)
 		p.Owner = e.owner

@@ -53,9 +53,7 @@ func (p *progress) config(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[u
 // other rules, or if labels of a series have changed.
 func (l *loop) reconfigure() {
 	now := l.sampler.resolve.Load()
-	renamed := l.processes.renamed || l.restored
-	l.restored = false
-	if now == l.resolve && (!renamed || *now == nil) {
+	if now == l.resolve && (!l.processes.renamed || *now == nil) {
 		return
 	}
 	l.resolve = now

@@ -260,6 +260,6 @@ func (l *loop) restore(h *deviceHistory) error {
 	if memories[wholeGPU] == nil {
 		return fmt.Errorf("GPU %s: nothing of its own memory", h.UUID)
 	}
-	l.memories, l.laidOut, l.restored = memories, true, true
+	l.memories, l.laidOut = memories, true
 	return nil
 }
