@@ -16,7 +16,7 @@ import (
 
 type domain = detector.Domain[gpu.ProcessID]
 
-// memory is what is learnt of one memory: that of the GPU, or of a GPU instance for as long as the layout stays.
+// memory is what the loop has learnt of one memory: that of the GPU, or of a GPU instance.
 type memory struct {
 	profile string // of the instance
 	domain  *domain
@@ -33,8 +33,7 @@ func (l *loop) newMemory(instance gpu.Opt[uint32], profile string) *memory {
 	return &memory{profile: profile, domain: l.newDomain(instance, profile)}
 }
 
-// learn has the detector see a sample of which nobody will see the verdict, because a later one is there. The curves
-// have it, too.
+// learn shows the detector and the curves a sample that is not the last one. Nobody will see a verdict on it.
 func (l *loop) learn(sample *gpu.Sample) {
 	l.reconfigure()
 	if sample.Memory.Used.OK {
@@ -55,8 +54,8 @@ func (l *loop) learn(sample *gpu.Sample) {
 	}
 }
 
-// unattributed is the used memory that no process holds; absent where that cannot be known, as while an entry of the list is
-// no process that can be looked up: then the list may be that of another namespace.
+// unattributed returns the used memory that no process holds; absent where that is not known. If a process of the list cannot
+// be looked up, the list may be that of another namespace.
 func unattributed(info gpu.Info, sample *gpu.Sample) gpu.Opt[uint64] {
 	if !sample.Memory.Used.OK || !sample.ProcessesComplete || info.CoherentMemory {
 		return gpu.Opt[uint64]{}
@@ -68,8 +67,7 @@ func unattributed(info gpu.Info, sample *gpu.Sample) gpu.Opt[uint64] {
 		}
 		sum += sample.Processes[i].Used.V
 	}
-	// The lists are read a moment after the memory: a process that has grown in
-	// between makes the difference negative, not huge.
+	// The driver tells the lists a moment after the memory. A process may have grown in between: the difference is not negative.
 	return gpu.Some(sample.Memory.Used.V - min(sum, sample.Memory.Used.V))
 }
 
@@ -81,7 +79,7 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 		state.Judgement = l.take(sample, index, state, wholeGPU, sample.Memory.Capacity())
 	}
 	if len(sample.Instances) > 0 {
-		// The slices run out of memory, not the GPU: of the whole there are statistics and no verdict.
+		// Instances run out of memory, not the GPU: the whole has statistics and no verdict.
 		j := &state.Judgement
 		j.Device = detector.Verdict{Windows: j.Device.Windows, SpikesTotal: j.Device.SpikesTotal, Trough: j.Device.Trough}
 	}
@@ -96,8 +94,7 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 	}
 }
 
-// repartition follows the MIG layout. A new one leaves nothing of the old
-// histories valid, be it that it was made while no exporter ran.
+// repartition follows the MIG layout. A new layout makes all old histories invalid, also one that was made while no exporter ran.
 func (l *loop) repartition(sample *gpu.Sample) {
 	known := l.laidOut
 	l.laidOut = true
@@ -123,7 +120,7 @@ func (l *loop) repartition(sample *gpu.Sample) {
 	}
 }
 
-// observe adds a frame to a memory, if that can be; a clock that went back starts it anew.
+// observe adds a frame to a memory, and reports whether it could. If the clock went back, the memory starts anew.
 func (l *loop) observe(m *memory, frame *detector.Frame[gpu.ProcessID]) bool {
 	err := m.domain.Observe(frame)
 	if err == nil {
@@ -135,7 +132,7 @@ func (l *loop) observe(m *memory, frame *detector.Frame[gpu.ProcessID]) bool {
 	return m.domain.Observe(frame) == nil
 }
 
-// take copies the judgement on a memory, which belongs to its domain, into the state.
+// take copies the judgement on a memory into the state. The original belongs to its domain.
 func (l *loop) take(sample *gpu.Sample, index []int, state *DeviceState, instance gpu.Opt[uint32], capacity gpu.Opt[uint64]) detector.Judgement[gpu.ProcessID] {
 	j := l.memories[instance].domain.Judgement()
 	for i := range j.Members {
@@ -165,7 +162,7 @@ func (l *loop) ended(x *detector.Exit[gpu.ProcessID], sample *gpu.Sample, instan
 	key, m := processKey{x.Key, instance}, l.memories[instance]
 	end := finding.End{Who: finding.Of(l.processes.lastOwner(key)), At: sample.T}
 	if e := l.processes.entries[key]; e != nil && e.seen > 0 {
-		end.Began, end.At = e.first, e.seen // the next one may be in the very frame that misses it
+		end.Began, end.At = e.first, e.seen // the next life may begin in the very frame that misses it
 		l.sampler.ends.add(finding.RunsOn(e.owner, l.info.Name, m.profile), e.owner.ContainerID, e.seen)
 	}
 	l.rememberEnd(x, sample.T, capacity, instance)
@@ -185,7 +182,7 @@ func (l *loop) knows(key processKey) bool {
 	return m != nil && m.domain.Knows(key.id)
 }
 
-// workload names a group. Members of a pod may be of several jobs: a pod has no job, lest its series change their name.
+// workload names a group. A pod has no job: its members may be of several, and its series would change their names.
 func (l *loop) workload(g *detector.GroupVerdict, instance gpu.Opt[uint32]) WorkloadState {
 	w := WorkloadState{Instance: instance, Used: uint64(g.Used), Verdict: g.Verdict}
 	if o := l.processes.ownerOf(g.Group); o.Pod == "" {

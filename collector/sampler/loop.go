@@ -20,14 +20,14 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// replaceGrace is how long a loop has to end before another takes its GPU.
+// replaceGrace is how long a new loop waits for the old one of its GPU to end.
 const replaceGrace = 100 * time.Millisecond
 
-// sitesOver is for how long a process records where it allocates, once its tensors leak: long enough to
-// tell what stays from what comes and goes.
+// sitesOver is for how long a process records where it allocates. That is long enough to tell memory that stays from memory
+// that comes and goes.
 const sitesOver = 5 * time.Minute
 
-// peakSpan is over how long gpu_memory_used_peak_bytes is the highest sample.
+// peakSpan is the span of gpu_memory_used_peak_bytes.
 const peakSpan = time.Minute
 
 // loop samples one GPU through one device.
@@ -43,8 +43,8 @@ type loop struct {
 	*progress
 }
 
-// progress is what is known of a GPU so far. A loop that takes the GPU of another one takes its progress. All but the first
-// fields belongs to the goroutine of run.
+// progress is what is known of a GPU so far. A loop that takes over a GPU takes its progress. The goroutine of run owns all
+// but the first fields.
 type progress struct {
 	published atomic.Pointer[DeviceState]   // immutable
 	prepared  atomic.Pointer[deviceHistory] // for the state file
@@ -67,11 +67,9 @@ type progress struct {
 	blind     bool // it is read, and does not tell how much memory is used
 	laidOut   bool // memories has the layout of a sample, or of an earlier exporter's last
 	exits     uint64
-	// ahead is how far the wall clock has been set since the source's clock was
-	// started: by that much its moments are off the wall clock's.
-	ahead time.Duration
-	// preparedAt is when the history was prepared last.
-	preparedAt time.Time
+	// ahead is how far the wall clock is ahead of the source's clock, because it was set.
+	ahead      time.Duration
+	preparedAt time.Time // when the history was prepared last
 }
 
 func newLoop(s *Sampler, d gpu.Device) *loop {
@@ -86,7 +84,7 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 	return l
 }
 
-// start readies the loop to be retired and runs it until ctx is done, the GPU is retired or its recording ends.
+// start runs the loop until ctx is done, the GPU is retired, or its recording ends.
 func (l *loop) start(ctx context.Context) {
 	ctx, l.cancel = context.WithCancel(ctx)
 	l.sampler.running.Go(func() { l.run(ctx) })
@@ -112,8 +110,7 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// prepare makes the GPU's part of the state file. A GPU that was not read yet
-// keeps what an earlier exporter left of it; revive has prepared that.
+// prepare makes the GPU's part of the state file.
 func (l *loop) prepare() {
 	if l.sampler.cfg.StateFile == "" {
 		return
@@ -122,8 +119,7 @@ func (l *loop) prepare() {
 	l.prepared.Store(l.history())
 }
 
-// step takes one sample and publishes what follows from it. It does so before it
-// reads the status, which may take many times as long.
+// step takes one sample and publishes it. Only then does it read the status, which may take much longer.
 func (l *loop) step(ctx context.Context) {
 	l.reading.start()
 	defer l.reading.stop()
@@ -160,7 +156,7 @@ func (l *loop) fail(err error) {
 	l.publishDown(err.Error())
 }
 
-// publishDown publishes that the GPU cannot be read, and when that was possible last.
+// publishDown publishes that the GPU cannot be read, and when it was read last.
 func (l *loop) publishDown(why string) {
 	down := &DeviceState{Info: l.info, Error: why}
 	if last := l.published.Load(); last != nil {
@@ -169,8 +165,8 @@ func (l *loop) publishDown(why string) {
 	l.published.Store(down)
 }
 
-// wentAway reports whether what a GPU held is gone with this failure: it has to be reset before it can be read again, or the
-// driver to be loaded. A driver that only does not answer yet is still there.
+// wentAway reports whether a GPU has lost its memory with this failure. It has if the GPU must be reset, or the driver loaded,
+// before it can be read again. A driver that only does not answer has kept it.
 func wentAway(err error) bool {
 	if errors.Is(err, gpu.ErrLost) {
 		return true
@@ -179,8 +175,8 @@ func wentAway(err error) bool {
 	return ok && driver.Reason != reasonInUse && driver.Reason != reasonHangs
 }
 
-// forget throws away the histories of a GPU that holds nothing of what it held, once until it is read again. It is not left
-// for then: the exporter may have been started again, from the state file.
+// forget throws away the histories of a GPU that has lost its memory, once until it is read again. It does not wait for that:
+// a new exporter may read the GPU, and would go on from the state file.
 func (l *loop) forget() {
 	if l.lost {
 		return
@@ -200,8 +196,8 @@ func (l *loop) slowDue(t time.Duration) bool {
 	return true
 }
 
-// readStatus reads the groups. What fails is absent until the next time. The
-// group memory answers for the fast reading too, which took that long.
+// readStatus reads the groups. A group that fails is absent until the next time. took is how long the fast reading took, which
+// counts as one of the group memory.
 func (l *loop) readStatus(ctx context.Context, took time.Duration) {
 	var status gpu.Status
 	readings := make([]FamilyState, 0, len(l.sampler.cfg.Groups))
@@ -251,8 +247,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.published.Store(state)
 }
 
-// logBlind says once that nothing tells how much memory is used, so that nothing of it is
-// judged, and once that this is over.
+// logBlind logs once that the GPU is not judged because nothing tells its used memory, and once that this is over.
 func (l *loop) logBlind(sample *gpu.Sample) {
 	blind := !sample.Memory.Used.OK && !l.sampler.cfg.Fleet // there is no driver to tell it
 	switch {
@@ -264,7 +259,7 @@ func (l *loop) logBlind(sample *gpu.Sample) {
 	l.blind = blind
 }
 
-// locate asks processes of which tensors leak for the lines that allocate them.
+// locate asks processes whose tensors leak for the lines of code that allocate them.
 func (l *loop) locate(sample *gpu.Sample, state *DeviceState) {
 	allocators := l.sampler.cfg.Allocators
 	if allocators == nil {
@@ -282,15 +277,15 @@ func (l *loop) locate(sample *gpu.Sample, state *DeviceState) {
 	}
 }
 
-// publishStatus publishes the last sample once more, with the status that was read after it.
+// publishStatus publishes the last sample again, with the status that was read after it.
 func (l *loop) publishStatus() {
 	state := *l.published.Load()
 	state.Status, state.readings = l.status, l.readings
 	l.published.Store(&state)
 }
 
-// current returns the state of the GPU now, for one reader: the published one, or only that it is down when a call has not
-// returned for too long or the GPU is gone. It is nil while the first sample may still come: nothing is known then.
+// current returns the state of the GPU now, in a copy. If a call hangs or the GPU is gone, that says only that it is down. It is
+// nil while nothing is known, because the first sample may still come.
 func (l *loop) current() *DeviceState {
 	hangs := l.reading.running()
 	down := l.retired.on() || hangs > l.sampler.cfg.Timeout
@@ -314,7 +309,7 @@ func (l *loop) current() *DeviceState {
 	return &d
 }
 
-// logHang says once of a call that it has not returned for too long, and when it has. One goroutine calls it.
+// logHang logs once that a call has not returned for too long, and once that it has. One goroutine calls it.
 func (l *loop) logHang() {
 	hangs := l.reading.running()
 	if over := hangs > l.sampler.cfg.Timeout; over != l.hung {
@@ -336,8 +331,8 @@ func (l *loop) retire(news log.Logger) {
 	_ = news.Log("msg", "GPU is gone")
 }
 
-// stop stops the loop and reports whether it has left the GPU, which one goroutine at a time may read: then another loop can
-// take it. It gives the loop a moment, which is not enough for one that is stuck in a call.
+// stop stops the loop, and reports whether it has left the GPU: only one goroutine at a time may read that. It waits a moment,
+// which is not enough for a loop that is stuck in a call.
 func (l *loop) stop() bool {
 	l.cancel()
 	select {
@@ -348,14 +343,14 @@ func (l *loop) stop() bool {
 	}
 }
 
-// goOn makes l, which has not been started, go on with the GPU of a loop that has ended. empty says that the GPU holds
-// nothing of what it held then.
-func (l *loop) goOn(before *loop, empty bool) {
+// goOn makes l, which has not been started, go on with the GPU of a loop that has ended. lost says that the GPU has lost its
+// memory.
+func (l *loop) goOn(before *loop, lost bool) {
 	l.progress = before.progress
 	l.loop = l
 	l.processes.index = l.info.IndexLabel()
 	l.slowAt.OK = false // the end may have cut the last reading of the status short
-	if empty {
+	if lost {
 		l.forget()
 		l.peak = detector.Crest[uint64]{}
 		l.publishDown("")

@@ -15,22 +15,20 @@ import (
 )
 
 const (
-	// ownersWithin is how long a sample waits in all for whose its new processes are. The detector compares a process
-	// with earlier ones of its program and pod when it sees it for the first time. A process can keep whoever looks it up
-	// waiting; a sample every second has that much time.
+	// ownersWithin bounds how long a sample waits for the owners of its new processes. The detector wants to know them with
+	// the first sample: it compares a process with earlier ones of its program and pod.
 	ownersWithin = 250 * time.Millisecond
-	// attributionGrace is how long the first series of a process may wait for its owner to be known.
+	// attributionGrace bounds how long the first series of a process wait for its owner.
 	attributionGrace = 3 * time.Second
-	// incumbent is by how much a newcomer must be larger to take the series of a
-	// process that has some, or two of a size would take turns.
+	// incumbent is how many times larger a process must be to take the series of another one. Without it two of a size would
+	// take turns.
 	incumbent = 1.25
 )
 
-// processTable remembers what must not change between the samples of a process:
-// its owner, whether it has series of its own, since when it idles.
+// processTable remembers what samples do not tell of a process: its owner, whether it has series of its own, since when it idles.
 type processTable struct {
 	cfg Config
-	// index is that of the GPU, and jobs returns the jobs on it; nil if nobody writes them down.
+	// index is that of the GPU. jobs returns the jobs of all GPUs; nil if nobody writes them down.
 	index string
 	jobs  func() *jobsState
 	// entries are the processes of the last sample, and those that ended while the detector knows them.
@@ -40,22 +38,22 @@ type processTable struct {
 	rank    []*processEntry // scratch
 }
 
-// processKey tells a process on two GPU instances apart.
+// processKey names a process on a GPU or GPU instance. It may be on several.
 type processKey struct {
 	id       gpu.ProcessID
 	instance gpu.Opt[uint32]
 }
 
-// processEntry is a process. Of one from the state file only the owner is known, and when it last computed.
+// processEntry is a process. One from the state file has only an owner and busy.
 type processEntry struct {
 	listed      bool          // the last sample has it
 	first, seen time.Duration // first and last sample, on the source's clock; 0 none
 	newcomer    bool          // it was not there when the exporter started
 	busy        time.Duration // when it last computed, or was first seen
 	owner       *gpu.Owner
-	final       bool      // owner will not change any more
+	final       bool      // owner does not change any more
 	noted       time.Time // when it was first seen
-	job         string    // that the batch system wrote down, once jobSettled
+	job         string    // from the mapping files, once jobSettled
 	jobSettled  bool
 	shown       bool
 	position    int // in the sample
@@ -75,7 +73,7 @@ func newProcessTable(cfg Config, index string, jobs func() *jobsState) processTa
 
 func keyOf(p *gpu.Process) processKey { return processKey{p.ID, p.Instance} }
 
-// note fills in the owners of the sample's processes, and returns how many processes could not be looked up.
+// note fills in the owners of the sample's processes. It returns how many could not be looked up.
 func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 	t.renamed = false
 	ctx, cancel := context.WithTimeout(context.Background(), ownersWithin)
@@ -116,7 +114,7 @@ func (t *processTable) bury(known func(processKey) bool) {
 	maps.DeleteFunc(t.entries, func(key processKey, e *processEntry) bool { return !e.listed && !known(key) })
 }
 
-// lastOwner returns whose process it is, or was.
+// lastOwner returns the owner of a process that lives or has ended.
 func (t *processTable) lastOwner(key processKey) *gpu.Owner {
 	if e := t.entries[key]; e != nil {
 		return e.owner
@@ -124,17 +122,17 @@ func (t *processTable) lastOwner(key processKey) *gpu.Owner {
 	return unknownOwner
 }
 
-// attribute settles whose process it is. Once its first series is out, it changes at most once, from unknown to known.
+// attribute settles the owner of a process. Once it has series, the owner changes at most once, from unknown to known.
 func (t *processTable) attribute(ctx context.Context, e *processEntry, p *gpu.Process) {
 	switch {
 	case e.final:
 	case t.cfg.Owners == nil && !e.shown && p.Owner != nil:
-		// A recording tells the pod a moment after the process, as it came to know it.
+		// A recording may tell the pod a moment after the process.
 		e.owner = p.Owner
 	case p.Owner != nil:
 		e.owner, e.final = cmp.Or(e.owner, p.Owner), true
 	case t.cfg.Owners == nil || p.ID.Start == 0:
-		// A process that cannot be told from another of its number is nobody's.
+		// Without a start it may be another process of that number.
 		e.owner, e.final = unknownOwner, true
 	default:
 		owner, done := t.lookUp(ctx, e, p.ID)
@@ -148,7 +146,7 @@ func (t *processTable) attribute(ctx context.Context, e *processEntry, p *gpu.Pr
 	}
 }
 
-// lookUp asks for the owner of a process. That of a new one is waited for until ctx is done.
+// lookUp asks for the owner of a process. If the process is new, it waits for the answer until ctx is done.
 func (t *processTable) lookUp(ctx context.Context, e *processEntry, id gpu.ProcessID) (owner *gpu.Owner, done bool) {
 	if e.owner != nil {
 		return t.cfg.Owners.Owner(id)
@@ -156,8 +154,8 @@ func (t *processTable) lookUp(ctx context.Context, e *processEntry, id gpu.Proce
 	return t.cfg.Owners.Await(ctx, id)
 }
 
-// addJob adds the job that the batch system wrote down for the GPU, where the process itself does not tell its own. That is
-// decided once, by a reading of the mapping files that began after the process was first seen.
+// addJob adds the job of the GPU, if the process does not tell its own. It decides that once, by the first reading of the
+// mapping files that began after the first sample of the process.
 func (t *processTable) addJob(e *processEntry, p *gpu.Process, owner *gpu.Owner, done bool) (*gpu.Owner, bool) {
 	known := t.jobs()
 	if known == nil || owner.SlurmJob != "" {
@@ -182,8 +180,8 @@ func (t *processTable) judged(sample *gpu.Sample, position int, v *detector.Memb
 	}
 }
 
-// show puts the processes that have series of their own into the state, and the sums of the others: those that are too
-// young, and those over the cap. Leaking ones come first, then large ones.
+// show puts the processes that have series of their own into the state, and the sums of the others. These are too young, or over
+// the cap: leaking processes come first, then large ones.
 func (t *processTable) show(sample *gpu.Sample, state *DeviceState) {
 	t.rank = t.rank[:0]
 	for _, e := range t.entries {
@@ -214,13 +212,13 @@ func (t *processTable) show(sample *gpu.Sample, state *DeviceState) {
 	}
 }
 
-// ripe reports whether a process may have series: it is old enough, and its owner is known or will not be in time.
+// ripe reports whether a process may have series: it is old enough, and its owner is known or has kept it waiting for too long.
 func (t *processTable) ripe(e *processEntry, sample *gpu.Sample) bool {
 	return e.shown || (t.old(e, sample) && (e.final || sample.T-e.first >= attributionGrace))
 }
 
-// old reports whether a process has reached the age for series. One that was
-// there before the exporter and whose start is not known counts as old.
+// old reports whether a process has reached the age for series. If its start is not known, it is old if it was there before the
+// exporter.
 func (t *processTable) old(e *processEntry, sample *gpu.Sample) bool {
 	if started := sample.Processes[e.position].Started; started.OK {
 		return sample.T-started.V >= t.cfg.ProcessMinAge
@@ -236,7 +234,7 @@ func (e *processEntry) weight() float64 {
 	return float64(e.used)
 }
 
-// idle is how long the process has been without compute, absent where its utilisation is not known.
+// idle returns for how long the process has computed nothing; absent if its utilisation is not known.
 func (e *processEntry) idle(p *gpu.Process, now time.Duration) gpu.Opt[time.Duration] {
 	if !p.SM.OK {
 		return gpu.Opt[time.Duration]{}

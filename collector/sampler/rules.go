@@ -12,19 +12,18 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// Resolver returns the configuration of the detector's series with these labels: those that they have in the metrics, and
+// Resolver returns the configuration of the detector's series with these labels. They are the labels of the metrics, and
 //
 //	scope    gpu, mig, process, workload, or residual for the memory that no process
 //	         of a GPU or GPU instance accounts for
 //	name     the model of the GPU
 //	profile  that of the GPU instance
 //
-// It is called from several goroutines, one a GPU, and must not block.
+// Several goroutines call it, one a GPU. It must not block.
 type Resolver func(labels map[string]string) detector.Config
 
-// Configure replaces Config.Resolve: new series ask resolve for their configuration at their birth, the others at the next
-// sample of their GPU. Their history stays, but for windows of another length, which start empty. It may be called at any
-// time.
+// Configure replaces Config.Resolve. New series ask resolve for their configuration at once, the others with the next sample of
+// their GPU. They keep their history, but a window of another length starts empty. You may call it at any time.
 func (s *Sampler) Configure(resolve Resolver) { s.resolve.Store(&resolve) }
 
 // newDomain returns a domain without history: that of the GPU, or of a GPU instance.
@@ -49,8 +48,7 @@ func (p *progress) config(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[u
 	return common
 }
 
-// reconfigure makes the series ask for their configuration again if there are
-// other rules, or if labels of a series have changed.
+// reconfigure makes the series ask for their configuration again, if the rules or the labels of a series have changed.
 func (l *loop) reconfigure() {
 	now := l.sampler.resolve.Load()
 	if now == l.resolve && (!l.processes.renamed || *now == nil) {
@@ -92,7 +90,7 @@ func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[uin
 	return labels
 }
 
-// ownerOf returns the owner of a process of that group or, while none is known, what the name of the group says.
+// ownerOf returns the owner of a process of that group. If no process is known, it takes the name of the group apart.
 func (t *processTable) ownerOf(group string) gpu.Owner {
 	for _, e := range t.entries {
 		if e.owner.Group() == group {
@@ -106,8 +104,8 @@ func (t *processTable) ownerOf(group string) gpu.Owner {
 	return gpu.Owner{Namespace: namespace, Pod: name}
 }
 
-// LabelValue returns value as it can stand in a label: valid UTF-8, and no
-// longer than the label needs, for processes choose their own names.
+// LabelValue returns value as it can stand in a label: valid UTF-8, and cut to what the label needs. Processes choose their own
+// names.
 func LabelValue(label, value string) string {
 	limit := 128
 	switch label {

@@ -1,8 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sampler reads GPUs in the background, judges them, and keeps what was read last: a State that nobody changes
-// any more.
+// Package sampler reads GPUs in the background, judges them, and publishes what it has read last as an immutable State.
 package sampler
 
 import (
@@ -25,56 +24,55 @@ import (
 )
 
 const (
-	// retryDriver is how often a driver that does not answer is asked again.
+	// retryDriver is the time between two questions to a driver that does not answer.
 	retryDriver = time.Second
-	// rememberDevice is how long a GPU that is gone is still shown as down, and the
-	// history of one that an earlier exporter saw is kept.
+	// rememberDevice is how long a GPU that is gone is shown as down. The state file keeps its history for as long.
 	rememberDevice = 24 * time.Hour
-	// retryWatch is how long to wait before events are asked for again.
+	// retryWatch is the pause before the sampler tries again to watch events.
 	retryWatch = 30 * time.Second
 	// stopGrace is how long Run waits for a loop that is inside the driver.
 	stopGrace = time.Second
-	// reasonHangs stands for the driver's reason while it gives none.
+	// reasonHangs is the reason of a driver that does not return.
 	reasonHangs = "call_does_not_return"
-	// reasonInUse is the driver's while a call of ours keeps it from being initialised again.
+	// reasonInUse is the reason of a driver that cannot be initialised again, because a call of ours is under way.
 	reasonInUse = "in_use"
 )
 
 // ReasonStarting is the State's DriverReason before the driver's first answer.
 const ReasonStarting = "starting"
 
-// Sampler reads the GPUs of a source in the background, one loop a GPU, judges what it reads and publishes it as a State.
+// Sampler reads the GPUs of a source in the background, one loop a GPU. It judges what it reads, and publishes it as a State.
 type Sampler struct {
 	source gpu.Source
 	cfg    Config
 	xids   xidCounts
-	// running are the goroutines of Run, and the loops.
+	// running counts the goroutines of Run and the loops.
 	running sync.WaitGroup
-	// watched has the UUIDs of the GPUs whose XID errors would be noticed now.
+	// watched has the UUIDs of the GPUs whose XID errors the source reports now.
 	watched sync.Map
 	fatal   chan error
 	boot    string
-	// secret is what the names of programs are made with. It must not leave the node.
+	// secret is the key of the hashes that name programs. It must not leave the node.
 	secret []byte
-	// heights are what programs held before and gave back.
+	// heights remembers how much memory programs held and gave back.
 	heights *detector.Heights
-	// saved is how the last writing of the state file went; nil before the first.
+	// saved tells how the last writing of the state file went; nil before the first.
 	saved atomic.Pointer[FileState]
-	// past are the histories that an earlier exporter left. They stay as they are.
+	// past are the histories that an earlier exporter left. They do not change.
 	past []deviceHistory
-	// asking is since when Devices of the source is under way; see stopwatch.
+	// asking runs while a call of Devices is under way.
 	asking stopwatch
-	// shared is what the supervisor publishes.
+	// shared is the part of the State that supervise publishes.
 	shared atomic.Pointer[shared]
-	// host is what the system showed last.
+	// host is the part that lookAround publishes.
 	host atomic.Pointer[host]
-	// jobs are those of the mapping files; nil where there are none.
+	// jobs are from the mapping files; nil where there are none.
 	jobs atomic.Pointer[jobsState]
-	// walking and readingJobs are since when the owners are asked.
+	// walking and readingJobs run while the owners are asked.
 	walking, readingJobs stopwatch
 	// resolve is Config.Resolve, or what Configure put in its place.
 	resolve atomic.Pointer[Resolver]
-	// ends learns how processes have ended; nil where nobody knows containers.
+	// ends learns how processes have ended; nil without Owners.
 	ends *ends
 }
 
@@ -106,12 +104,10 @@ func New(source gpu.Source, cfg Config) (*Sampler, error) {
 	return s, nil
 }
 
-// Fatal delivers an error after which only a fresh process can go on: the
-// driver's library was replaced by one of another version.
+// Fatal delivers an error after which only a new process can go on: the driver now has another version.
 func (s *Sampler) Fatal() <-chan error { return s.fatal }
 
-// Run reads until ctx is done. It returns when its loops have ended, but for
-// those that are stuck in a call into the driver or the system.
+// Run reads until ctx is done. It waits for its loops to end, but not for one that is stuck in a call.
 func (s *Sampler) Run(ctx context.Context) {
 	tasks := []func(context.Context){s.supervise, s.watch, s.save, s.lookAround}
 	if s.cfg.Allocators != nil {
@@ -155,7 +151,7 @@ func (s *Sampler) watch(ctx context.Context) {
 	}
 }
 
-// xidsOf returns the XID errors of a GPU. While nobody watches it, that there were none is not known.
+// xidsOf returns the XID errors of a GPU. Counts of 0 mean nothing while the source does not watch the GPU: it leaves them out.
 func (s *Sampler) xidsOf(info *gpu.Info) []XIDState {
 	counts := s.xids.of(cmp.Or(info.UUID, info.PCIBusID))
 	if _, watched := s.watched.Load(info.UUID); watched {
@@ -192,7 +188,7 @@ func (s *Sampler) event(e gpu.Event) {
 	_ = logger.Log()
 }
 
-// supervise asks the source for its GPUs, again and again, and gives each a loop.
+// supervise asks the source for its GPUs again and again, and gives each a loop.
 func (s *Sampler) supervise(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -205,7 +201,7 @@ func (s *Sampler) supervise(ctx context.Context) {
 			next.loops = s.loopsOf(ctx, next.loops, devices)
 		}
 		s.shared.Store(&next)
-		// A GPU that keeps the answer back does not put off the next question by as much.
+		// The time that the answer took counts: one GPU can delay it for long.
 		pause := min(s.cfg.SlowInterval, retryDriver)
 		if err == nil {
 			pause = max(pause, s.cfg.SlowInterval-time.Since(began))
@@ -273,7 +269,7 @@ func (s *Sampler) news(of log.Logger, as func(log.Logger) log.Logger) log.Logger
 	return as(of)
 }
 
-// keyOfGPU names the GPU of a device for life: by its UUID or, where it has none, by the device.
+// keyOfGPU returns what stays the same of a GPU: its UUID or, where it has none, the device.
 func keyOfGPU(d gpu.Device) any {
 	if uuid := d.Info().UUID; uuid != "" {
 		return uuid
@@ -281,7 +277,7 @@ func keyOfGPU(d gpu.Device) any {
 	return d
 }
 
-// byGPU returns the loops by their GPUs, of which a fleet has thousands.
+// byGPU returns the loops by keyOfGPU. A fleet has thousands.
 func byGPU(loops []*loop) map[any]*loop {
 	all := make(map[any]*loop, len(loops))
 	for _, l := range slices.Backward(loops) { // the first one counts
@@ -368,7 +364,7 @@ func (s *State) addUp(readings []FamilyState) {
 	}
 }
 
-// stopwatch tells, to any goroutine, for how long another has been at something.
+// stopwatch tells any goroutine for how long another one has been at something.
 type stopwatch struct{ since atomic.Pointer[time.Time] }
 
 func (w *stopwatch) start() {

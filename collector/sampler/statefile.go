@@ -25,8 +25,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/savefile"
 )
 
-// stateFile is the kind of file that holds the detector's memory. 16 GPUs with 256 processes
-// each, of which no two troughs are alike, take 44 MB.
+// stateFile is the kind of file that holds the detector's memory. 16 GPUs with 256 processes each can take 44 MB.
 var stateFile = savefile.Kind{Name: "state", Version: 1, Most: 64 << 20}
 
 // secretSize is the length of the secret of a node, in bytes.
@@ -34,14 +33,14 @@ const secretSize = 32
 
 // histories is what a state file holds: the detector's memory of all GPUs.
 type histories struct {
-	// BootID is the kernel's. Pids and their start ticks repeat after a reboot,
-	// and GPUs are empty then: another boot's histories are nobody's.
+	// BootID is the kernel's. After a reboot GPUs are empty, and pids with their start ticks may come again: histories of
+	// another boot are of no use.
 	BootID string `json:"boot_id"`
 	// Saved is when the file was written.
 	Saved time.Time `json:"saved"`
-	// Secret is what the names of programs are made with. It is random, the node's own, and good after a reboot, too.
+	// Secret is the key of the hashes that name programs. It is random, and the node's own. It survives a reboot, too.
 	Secret []byte `json:"secret,omitempty"`
-	// Heights are what programs gave back. They are good after a reboot, too.
+	// Heights are what programs gave back. They survive a reboot, too.
 	Heights []byte          `json:"heights,omitempty"`
 	Devices []deviceHistory `json:"devices"`
 }
@@ -49,13 +48,13 @@ type histories struct {
 // deviceHistory is the detector's memory of one GPU and its instances.
 type deviceHistory struct {
 	UUID string `json:"uuid"`
-	// Saved is when the history was as it is here. It may have been written again since, for want of a newer one.
+	// Saved is when the history was made. It may be older than the file: an exporter that has no newer one writes it again.
 	Saved     time.Time        `json:"saved"`
 	Memories  []memoryHistory  `json:"memories"`
 	Processes []processHistory `json:"processes,omitempty"`
 }
 
-// memoryHistory is what was learnt of one memory: that of the GPU, or of a GPU instance.
+// memoryHistory is that of one memory: of the GPU, or of a GPU instance.
 type memoryHistory struct {
 	Instance gpu.Opt[uint32] `json:"gpu_instance,omitzero"`
 	Profile  string          `json:"profile,omitzero"`
@@ -63,8 +62,8 @@ type memoryHistory struct {
 	Finding  finding.Memory  `json:"finding,omitzero"`
 }
 
-// processHistory is a process by name. If it has ended and its memory stayed, nobody can be asked for its labels any more. If
-// it lives, the rules for its series are asked for before the first sample tells them. Of its Owner only labels are kept.
+// processHistory is the name of a process. If it has ended and its memory stays, nobody else knows its labels. If it lives, the
+// rules for its series need its labels before the first sample. Of its Owner only labels are kept.
 type processHistory struct {
 	PID      uint32          `json:"pid"`
 	Start    uint64          `json:"start"`
@@ -73,7 +72,7 @@ type processHistory struct {
 	Busy time.Duration `json:"busy,omitempty"` // when it last computed, on the source's clock, ns
 }
 
-// write replaces the file by one that holds h: whoever is killed meanwhile leaves the old one or the new.
+// write replaces the file by one that holds h. If the exporter is killed meanwhile, the old file or the new one is there.
 func (h *histories) write(path string) error {
 	body, err := json.Marshal(h)
 	if err != nil {
@@ -82,7 +81,7 @@ func (h *histories) write(path string) error {
 	return stateFile.Write(path, body)
 }
 
-// readHistories reads a state file. One that does not exist is empty.
+// readHistories reads a state file. It returns empty histories if there is none.
 func readHistories(path string) (*histories, error) {
 	body, err := stateFile.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,8 +110,8 @@ func bootID(procfs string) (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// load reads the state file, if there is to be one, and returns the histories that go on. A file that cannot be used is set
-// aside: it must not keep an exporter that is started again and again from working.
+// load reads the state file, if one is configured, and returns the histories that go on. It sets aside a file that cannot be
+// used, which must not keep an exporter from starting.
 func (s *Sampler) load() []deviceHistory {
 	if s.cfg.StateFile == "" {
 		return nil
@@ -125,7 +124,7 @@ func (s *Sampler) load() []deviceHistory {
 		s.secret = h.Secret
 	}
 	if err == nil && len(h.Heights) > 0 {
-		// What time it is on the source's clock is not known yet.
+		// The time on the source's clock is not known yet.
 		if failed := s.heights.Restore(h.Heights, math.MaxInt64); failed != nil {
 			level.Error(logger).Log("msg", "what programs gave back is forgotten", "err", failed)
 		}
@@ -148,8 +147,8 @@ func (s *Sampler) load() []deviceHistory {
 	return nil
 }
 
-// save writes the state file again and again. Both it and the loops, which prepare what it writes, do so twice an interval,
-// so that no more than an interval is ever lost.
+// save writes the state file twice in a StateInterval. The loops prepare their parts as often. So no more than a StateInterval
+// is ever lost.
 func (s *Sampler) save(ctx context.Context) {
 	if s.cfg.StateFile == "" {
 		return
@@ -188,8 +187,8 @@ func (s *Sampler) write() {
 	s.saved.Store(&now)
 }
 
-// histories returns what is to be written: what the loops have prepared and, if there is any of that, what an earlier
-// exporter left of GPUs that have not shown up yet, for a day.
+// histories returns what the loops have prepared. If there is any, it adds for a day what an earlier exporter left of GPUs that
+// have not shown up yet.
 func (s *Sampler) histories() *histories {
 	h := &histories{BootID: s.boot, Saved: time.Now(), Secret: s.secret}
 	shown := map[string]bool{}
@@ -225,8 +224,7 @@ func (s *Sampler) revive(l *loop) {
 	l.prepared.Store(h)
 }
 
-// outlives reports whether a process is known by its name after a restart. Without a start it may be another one of that
-// number by now.
+// outlives reports whether a process has the same name after a restart. Without a start, another process may have its number.
 func outlives(id gpu.ProcessID) bool { return id.Start != 0 }
 
 // history returns the detector's memory of the loop's GPU.
@@ -243,7 +241,7 @@ func (l *loop) history() *deviceHistory {
 	return h
 }
 
-// restore gives the loop the memory that an earlier exporter had of its GPU: all of it or, on an error, nothing.
+// restore gives the loop the histories that an earlier exporter had of its GPU. On an error it gives none.
 func (l *loop) restore(h *deviceHistory) error {
 	for _, p := range h.Processes {
 		key := processKey{gpu.ProcessID{PID: p.PID, Start: p.Start}, p.Instance}
