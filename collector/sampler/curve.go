@@ -140,19 +140,10 @@ func (h *history) curve(troughs []detector.Trough, ahead time.Duration) *Curve {
 	return c
 }
 
-// curves are the last ends of processes, and when the loop made the curves.
-type curves struct {
-	ends   []EndState
-	madeAt time.Duration // on the source's clock; 0 never
-	ahead  time.Duration // progress.ahead then
-}
-
 // draw adds the samples of a state to the histories, and gives it the curves that were made last.
 func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
-	c := &l.curves
 	l.remember(sample, state)
-	if c.madeAt == 0 || sample.T < c.madeAt || sample.T-c.madeAt >= l.sampler.cfg.SlowInterval || c.ahead != l.ahead {
-		c.madeAt, c.ahead = sample.T, l.ahead
+	if l.slow {
 		l.makeCurves(state)
 	}
 	state.Curve = l.memories[wholeGPU].curve
@@ -164,7 +155,7 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 		p := &state.Processes[i]
 		p.Curve = l.processes.entries[keyOf(&p.Process)].curve
 	}
-	state.Ends = slices.Clone(c.ends)
+	state.Ends = slices.Clone(l.ends)
 	for i := range state.Ends {
 		state.Ends[i].At += l.ahead
 	}
@@ -235,11 +226,10 @@ func (l *loop) rememberEnd(x *detector.Exit[gpu.ProcessID], t time.Duration, cap
 	if !x.Used.OK || (!x.NearCapacity && x.Used.V < endShare*float64(capacity.V)) {
 		return
 	}
-	c := &l.curves
-	if len(c.ends) == rememberedEnds {
-		c.ends = slices.Delete(c.ends, 0, 1)
+	if len(l.ends) == rememberedEnds {
+		l.ends = slices.Delete(l.ends, 0, 1)
 	}
-	c.ends = append(c.ends, EndState{
+	l.ends = append(l.ends, EndState{
 		Instance: instance, ID: x.Key, Owner: l.processes.lastOwner(processKey{x.Key, instance}), Used: x.Used.V, At: t, NearCapacity: x.NearCapacity,
 	})
 }

@@ -78,10 +78,8 @@ func (e *ends) run(ctx context.Context) {
 	}
 }
 
-// ask asks for each container once. It returns the processes that may have an answer later.
+// ask asks for the containers. It returns the processes that may have an answer later.
 func (e *ends) ask(ctx context.Context, waiting []departed) []departed {
-	type answer struct{ well, known bool }
-	answers := map[string]answer{}
 	return slices.DeleteFunc(waiting, func(l departed) bool {
 		switch age := time.Since(l.since); {
 		case age < firstAsked:
@@ -89,12 +87,8 @@ func (e *ends) ask(ctx context.Context, waiting []departed) []departed {
 		case age >= askedUntil+askedAgain:
 			return true // the runtime is slow
 		}
-		a, asked := answers[l.container]
-		if !asked {
-			a.well, a.known = e.owners.Ended(ctx, l.container)
-			answers[l.container] = a
-		}
-		told := a.known && (!a.well || e.heights.Ended(l.runs, l.at))
+		well, known := e.owners.Ended(ctx, l.container)
+		told := known && (!well || e.heights.Ended(l.runs, l.at))
 		return told || time.Since(l.since) >= askedUntil
 	})
 }

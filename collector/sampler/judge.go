@@ -14,12 +14,10 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-type domain = detector.Domain[gpu.ProcessID]
-
 // memory is what the loop has learnt of one memory: that of the GPU, or of a GPU instance.
 type memory struct {
 	profile string // of the instance
-	domain  *domain
+	domain  *detector.Domain[gpu.ProcessID]
 	finding finding.Memory
 	deaths  []finding.End // of this frame, while it was full
 	history history
@@ -28,10 +26,6 @@ type memory struct {
 
 // wholeGPU is the instance of the GPU's own memory.
 var wholeGPU gpu.Opt[uint32]
-
-func (l *loop) newMemory(instance gpu.Opt[uint32], profile string) *memory {
-	return &memory{profile: profile, domain: l.newDomain(instance, profile)}
-}
 
 // learn shows the detector and the curves a sample that is not the last one. Nobody will see a verdict on it.
 func (l *loop) learn(sample *gpu.Sample) {

@@ -58,10 +58,11 @@ type progress struct {
 	processes processTable
 	peak      detector.Crest[uint64]
 	said      findingLog
-	curves    curves
+	ends      []EndState // of processes, the last ones
 	status    gpu.Status
 	readings  []FamilyState          // how the last reading of each group went
-	slowAt    gpu.Opt[time.Duration] // when the status was read last, on the source's clock
+	slowAt    gpu.Opt[time.Duration] // when the status was due last, on the source's clock
+	slow      bool                   // the status is due with this sample
 	fault     trouble
 	lost      bool // the GPU cannot be read, and what it held is gone
 	blind     bool // it is read, and does not tell how much memory is used
@@ -141,7 +142,7 @@ func (l *loop) step(ctx context.Context) {
 	}
 	l.fault.works(level.Info(l.logger), "msg", "GPU can be read again")
 	l.publish(&sample)
-	if l.slowDue(sample.T) {
+	if l.slow {
 		l.readStatus(ctx, took)
 		l.publishStatus()
 	}
@@ -188,14 +189,6 @@ func (l *loop) forget() {
 	l.memories[wholeGPU] = whole
 }
 
-func (l *loop) slowDue(t time.Duration) bool {
-	if l.slowAt.OK && t-l.slowAt.V < l.sampler.cfg.SlowInterval && t >= l.slowAt.V {
-		return false
-	}
-	l.slowAt = gpu.Some(t)
-	return true
-}
-
 // readStatus reads the groups. A group that fails is absent until the next time. took is how long the fast reading took, which
 // counts as one of the group memory.
 func (l *loop) readStatus(ctx context.Context, took time.Duration) {
@@ -220,6 +213,9 @@ func (l *loop) readStatus(ctx context.Context, took time.Duration) {
 // publish judges the sample and publishes the new state.
 func (l *loop) publish(sample *gpu.Sample) {
 	l.ahead += sample.Step
+	if l.slow = !l.slowAt.OK || sample.T < l.slowAt.V || sample.T-l.slowAt.V >= l.sampler.cfg.SlowInterval || sample.Step != 0; l.slow {
+		l.slowAt = gpu.Some(sample.T)
+	}
 	unresolved := l.processes.note(sample)
 	if l.sampler.cfg.Allocators != nil {
 		allocator.Attribute(l.sampler.cfg.Allocators.Of, l.info.UUID, sample)
@@ -287,23 +283,20 @@ func (l *loop) publishStatus() {
 // current returns the state of the GPU now, in a copy. If a call hangs or the GPU is gone, that says only that it is down. It is
 // nil while nothing is known, because the first sample may still come.
 func (l *loop) current() *DeviceState {
-	hangs := l.reading.running()
-	down := l.retired.on() || hangs > l.sampler.cfg.Timeout
+	p, hangs := l.published.Load(), l.reading.running()
 	d := DeviceState{Info: l.info}
-	p := l.published.Load()
-	switch {
-	case p == nil && !down:
-		return nil
-	case p != nil && down:
-		d.SampleTime, d.Owner = p.SampleTime, p.Owner
-	case p != nil:
-		d = *p
-	}
 	switch {
 	case l.retired.on():
 		d.Error = "the driver does not list it any more"
-	case down:
+	case hangs > l.sampler.cfg.Timeout:
 		d.Error = "a call has not returned for " + humanize.Duration(hangs)
+	case p == nil:
+		return nil
+	default:
+		d = *p
+	}
+	if p != nil {
+		d.SampleTime, d.Owner = p.SampleTime, p.Owner
 	}
 	d.Missed = l.missed.Load()
 	return &d

@@ -26,26 +26,21 @@ type Resolver func(labels map[string]string) detector.Config
 // their GPU. They keep their history, but a window of another length starts empty. You may call it at any time.
 func (s *Sampler) Configure(resolve Resolver) { s.resolve.Store(&resolve) }
 
-// newDomain returns a domain without history: that of the GPU, or of a GPU instance.
-func (p *progress) newDomain(instance gpu.Opt[uint32], profile string) *domain {
-	d, err := detector.NewDomain(func(s detector.Subject[gpu.ProcessID]) detector.Config { return p.config(&s, instance, profile) })
+// newMemory returns a memory without history: that of the GPU, or of a GPU instance.
+func (p *progress) newMemory(instance gpu.Opt[uint32], profile string) *memory {
+	d, err := detector.NewDomain(func(s detector.Subject[gpu.ProcessID]) detector.Config {
+		if *p.resolve != nil {
+			if cfg := (*p.resolve)(p.loop.labelsOf(&s, instance, profile)); cfg.Validate() == nil {
+				return cfg
+			}
+		}
+		return p.loop.sampler.cfg.Detector
+	})
 	if err != nil {
-		panic(err) // config returns nothing invalid for a GPU or GPU instance
+		panic(err) // both configurations are valid
 	}
 	d.Remember(p.loop.sampler.heights)
-	return d
-}
-
-// config returns the configuration of a series.
-func (p *progress) config(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[uint32], profile string) detector.Config {
-	common := p.loop.sampler.cfg.Detector
-	if *p.resolve == nil {
-		return common
-	}
-	if cfg := (*p.resolve)(p.loop.labelsOf(s, instance, profile)); cfg.Validate() == nil {
-		return cfg
-	}
-	return common
+	return &memory{profile: profile, domain: d}
 }
 
 // reconfigure makes the series ask for their configuration again, if the rules or the labels of a series have changed.
