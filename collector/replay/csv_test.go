@@ -268,6 +268,7 @@ func TestLogErrors(t *testing.T) {
 		{name: "blank", text: "\n \n", want: "log: is empty"},
 		{name: "no header", text: good, want: "log:1: " + header},
 		{name: "another file", text: "hello\n", want: "log:1: " + header},
+		{name: "an archive", text: compress(t, "PK\x03\x04\x14\x00\n"), want: "log:1: " + header},
 		{name: "JSON", text: "{\"a\":1}\n", want: "log:1: " + header},
 		{name: "no timestamp", text: "uuid, memory.used [MiB]\nGPU-a, 10 MiB\n", want: "log:1: no timestamp column: record with nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1"},
 		{name: "no memory", text: "timestamp, pid\n", want: "log:1: no column of used memory: record with nvidia-smi --query-compute-apps=timestamp,gpu_uuid,pid,process_name,used_memory --format=csv -l 1"},

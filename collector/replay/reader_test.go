@@ -69,33 +69,3 @@ func countReadings(name, text string) (n int, err error) {
 	}
 	return n, err
 }
-
-func TestUnreadable(t *testing.T) {
-	const unpack = ": unpack it, or compress it with gzip instead"
-	for _, tc := range []struct{ name, text, want string }{
-		{"zstd", "\x28\xb5\x2f\xfd\x04\x00", "is compressed with zstd" + unpack},
-		{"xz", "\xfd7zXZ\x00\x00\x04", "is compressed with xz" + unpack},
-		{"bzip2", "BZh91AY&SY", "is compressed with bzip2" + unpack},
-		{"zip", "PK\x03\x04\x14\x00", "is a zip archive" + unpack},
-		{"empty zip", "PK\x05\x06\x00\x00", "is a zip archive" + unpack},
-		{"a comment", "# gpu memory of the node\nx_bytes 1 1700000000\n", ""},
-		{"OpenMetrics", "# TYPE x_bytes gauge\n", ""},
-		{"a log", "timestamp, uuid\n", ""},
-		{"text", "BZhou\n", ""},
-		{"empty", "", ""},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if got := unreadable([]byte(tc.text)); got != tc.want {
-				t.Errorf("got  %q\nwant %q", got, tc.want)
-			}
-			if tc.want == "" {
-				return
-			}
-			for _, text := range []string{tc.text, compress(t, tc.text)} {
-				if _, err := NewReader("log", strings.NewReader(text), nil); err == nil || err.Error() != "log: "+tc.want {
-					t.Errorf("error %v", err)
-				}
-			}
-		})
-	}
-}
