@@ -49,9 +49,7 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err, found)
 	}
 	if *update {
-		if err := os.WriteFile("README.md", []byte(strings.TrimSuffix(string(file), old)+b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile("README.md", []byte(strings.TrimSuffix(string(file), old)+b.String()), 0o644))
 	} else if old != b.String() {
 		t.Error("README.md does not say what the tables do: go test ./collector -run Readme -update")
 	}

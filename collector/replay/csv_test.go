@@ -212,9 +212,7 @@ func TestLogs(t *testing.T) {
 func wide(t *testing.T, order unicode.Endianness, text string) string {
 	t.Helper()
 	out, err := unicode.UTF16(order, unicode.UseBOM).NewEncoder().String(strings.ReplaceAll(text, "\n", "\r\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
@@ -238,9 +236,7 @@ func TestGPUs(t *testing.T) {
 		{"name", "A100", -1, gpu.Unnamed},
 	} {
 		r, err := NewReader("log", strings.NewReader("timestamp, "+c.columns+", memory.used [MiB]\n"+at+c.row+", 5\n"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if info, _, err := r.Next(); err != nil || info.Index != c.index || info.UUID != c.uuid {
 			t.Errorf("%s: GPU %d %q, %v; want %d %q", c.columns, info.Index, info.UUID, err, c.index, c.uuid)
 		}

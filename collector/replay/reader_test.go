@@ -23,9 +23,7 @@ func TestPartialRecording(t *testing.T) {
 	for i := range 9 {
 		from := plain.Len()
 		now := simStart.Add(time.Duration(i) * time.Second)
-		if err := w.Write(gpu.Info{UUID: "GPU-a"}, gpu.Sample{Time: now, T: time.Duration(now.UnixNano())}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Write(gpu.Info{UUID: "GPU-a"}, gpu.Sample{Time: now, T: time.Duration(now.UnixNano())}, nil))
 		whole = packed.Len()
 		packed.WriteString(compress(t, plain.String()[from:]))
 	}

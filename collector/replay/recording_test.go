@@ -37,9 +37,7 @@ func TestRecordingRoundTrip(t *testing.T) {
 						t.Fatal(err)
 					}
 					sample, err := d.Read(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					// The status is read less often, and holds until the next one.
 					if i%15 == 0 {
 						status = new(gpu.Status)
@@ -51,9 +49,7 @@ func TestRecordingRoundTrip(t *testing.T) {
 						r.status = append(r.status, r.status[i-1])
 					}
 					r.samples = append(r.samples, sample)
-					if err := w.Write(d.Info(), sample, status); err != nil {
-						t.Fatal(err)
-					}
+					must(t, w.Write(d.Info(), sample, status))
 				}
 			}
 			for _, text := range []string{b.String(), compress(t, b.String())} {
@@ -120,9 +116,7 @@ func everyField() (info gpu.Info, s gpu.Sample, st gpu.Status) {
 func written(tb testing.TB, info gpu.Info, s gpu.Sample, st *gpu.Status) string {
 	tb.Helper()
 	var b strings.Builder
-	if err := NewWriter(&b).Write(info, s, st); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, NewWriter(&b).Write(info, s, st))
 	return b.String()
 }
 
@@ -131,9 +125,7 @@ func written(tb testing.TB, info gpu.Info, s gpu.Sample, st *gpu.Status) string 
 func TestRecordingKeepsEveryField(t *testing.T) {
 	const golden = "testdata/every-field.jsonl"
 	text, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	info, s, st := everyField()
 	if got := written(t, info, s, &st); got != string(text) {
 		t.Errorf("got\n%s\nwant\n%s", got, text)
@@ -267,9 +259,7 @@ func TestRecordingsInOneFile(t *testing.T) {
 		for j := range 2 {
 			now := simStart.Add(time.Duration(2*i+j) * time.Second)
 			info := gpu.Info{UUID: "GPU-a", DriverVersion: strconv.Itoa(i)}
-			if err := w.Write(info, gpu.Sample{Time: now, T: time.Duration(now.UnixNano())}, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.Write(info, gpu.Sample{Time: now, T: time.Duration(now.UnixNano())}, nil))
 		}
 	}
 	got := replayAll(t, write(t, b.String()))
@@ -281,9 +271,7 @@ func TestRecordingsInOneFile(t *testing.T) {
 func FuzzRecording(f *testing.F) {
 	const head = `{"format":"gpu_leak_exporter recording","version":1}` + "\n"
 	text, err := os.ReadFile("testdata/every-field.jsonl")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	_, rest, _ := strings.Cut(string(text), "\n")
 	gpu, line, _ := strings.Cut(rest, "\n")
 	sample, status, _ := strings.Cut(line, `,"status":`)
@@ -301,9 +289,7 @@ func checkAgain(t *testing.T, want []reading) {
 	var b bytes.Buffer
 	w := NewWriter(&b)
 	for _, r := range want {
-		if err := w.Write(r.info, r.sample, r.status); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Write(r.info, r.sample, r.status))
 	}
 	if len(want) == 0 {
 		return
@@ -320,9 +306,7 @@ func BenchmarkReadRecording(b *testing.B) {
 	b.ReportAllocs()
 	for range b.N {
 		r, err := NewReader("r", strings.NewReader(text), nil)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		if _, _, err := r.Next(); err != nil {
 			b.Fatal(err)
 		}

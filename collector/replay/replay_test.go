@@ -25,9 +25,7 @@ import (
 func write(t testing.TB, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "gpu.csv")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -39,9 +37,7 @@ func compress(t testing.TB, text string) string {
 	if _, err := io.WriteString(z, text); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, z.Close())
 	return b.String()
 }
 
@@ -56,14 +52,10 @@ type replayed struct {
 func replayAll(t testing.TB, path string) []replayed {
 	t.Helper()
 	src, err := New(path, Options{Speed: math.Inf(1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer src.Close()
 	devices, err := src.Devices(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var out []replayed
 	for _, d := range devices {
 		out = append(out, drain(t, d))
@@ -85,14 +77,10 @@ func drain(t testing.TB, d gpu.Device) replayed {
 			t.Fatalf("Wait: missed %d, %v", missed, err)
 		}
 		s, err := d.Read(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var st gpu.Status
 		for _, g := range gpu.Groups {
-			if err := d.ReadGroup(ctx, g, &st); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.ReadGroup(ctx, g, &st))
 		}
 		r.samples, r.status = append(r.samples, s), append(r.status, st)
 	}
@@ -255,9 +243,7 @@ func TestReplaySource(t *testing.T) {
 	}
 	// What nvidia-smi appends while the file is replayed was not checked.
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	if _, err := f.WriteString("2026/03/01 10:0"); err != nil {
 		t.Fatal(err)
