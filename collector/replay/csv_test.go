@@ -41,7 +41,11 @@ func told(info gpu.Info, s *gpu.Sample) string {
 
 // readLog reads a log to its end, as told.
 func readLog(in io.Reader, log *Log) (got, left []string, err error) {
-	r, err := NewReader("log", in, log)
+	return readNamed("log", in, log)
+}
+
+func readNamed(name string, in io.Reader, log *Log) (got, left []string, err error) {
+	r, err := NewReader(name, in, log)
 	for err == nil {
 		var info gpu.Info
 		var s gpu.Sample

@@ -33,11 +33,7 @@ func TestRecordingRoundTrip(t *testing.T) {
 					r := &want[j]
 					r.info = d.Info()
 					var status *gpu.Status
-					if _, err := d.Wait(t.Context()); err != nil {
-						t.Fatal(err)
-					}
-					sample, err := d.Read(t.Context())
-					must(t, err)
+					sample := next(t, d)
 					// The status is read less often, and holds until the next one.
 					if i%15 == 0 {
 						status = new(gpu.Status)
@@ -265,6 +261,47 @@ func TestRecordingsInOneFile(t *testing.T) {
 	got := replayAll(t, write(t, b.String()))
 	if len(got) != 1 || len(got[0].samples) != 4 || got[0].info.DriverVersion != "0" {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestPartialRecording cuts a recording off anywhere: under a name that says so,
+// what is whole is read.
+func TestPartialRecording(t *testing.T) {
+	var plain, packed bytes.Buffer
+	w := NewWriter(&plain)
+	whole := 0 // bytes of packed that hold all but the last member
+	for i := range 9 {
+		from := plain.Len()
+		now := simStart.Add(time.Duration(i) * time.Second)
+		must(t, w.Write(gpu.Info{UUID: "GPU-a"}, gpu.Sample{Time: now, T: time.Duration(now.UnixNano())}, nil))
+		whole = packed.Len()
+		packed.WriteString(compress(t, plain.String()[from:]))
+	}
+	begin := bytes.Index(plain.Bytes(), []byte(`{"uuid"`))
+	for _, c := range []struct {
+		name, text string
+		from       int // where the first sample may be whole
+		last       int // from where 8 samples are whole
+	}{
+		{"plain", plain.String(), begin, bytes.LastIndexByte(plain.Bytes()[:plain.Len()-1], '\n') + 1},
+		{"compressed", packed.String(), 1, whole},
+	} {
+		before := 0
+		for size := c.from; size <= len(c.text); size++ {
+			got, _, err := readNamed("r.partial", strings.NewReader(c.text[:size]), nil)
+			n := len(got)
+			if n < before || n < 8 && size >= c.last || n < 9 && size == len(c.text) {
+				t.Fatalf("%s: %d samples in %d of %d bytes, %d in fewer", c.name, n, size, len(c.text), before)
+			}
+			// A file without a whole line is empty, which is said.
+			if err != nil && (n > 0 || err.Error() != "r.partial: is empty") {
+				t.Fatalf("%s: %d of %d bytes: %v", c.name, size, len(c.text), err)
+			}
+			before = n
+		}
+		if got, _, err := readNamed("r", strings.NewReader(c.text[:len(c.text)-1]), nil); err == nil || !strings.Contains(err.Error(), "this line") && !strings.Contains(err.Error(), "cut off") {
+			t.Errorf("%s, under another name: %q, %v", c.name, got, err)
+		}
 	}
 }
 
