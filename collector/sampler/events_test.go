@@ -27,9 +27,7 @@ func TestXIDStormIsNotLogged(t *testing.T) {
 		after(time.Minute)
 		xid("GPU-0", 31)
 		for part, want := range map[string]int{"xid=31 ": 15, "xid=31 gpu=0 uuid=GPU-0 pci_bus_id=00000000:3A:00.0 count=10001": 1, "xid=79 ": 1, "not listed": maxXIDs - len(noXIDs)} {
-			if n := out.count(part); n != want {
-				t.Errorf("%q is logged %d times, want %d", part, n, want)
-			}
+			out.says(t, want, part)
 		}
 		if x := xidOf(s.State().Devices[0], 31); x.Count != 10_001 {
 			t.Errorf("%d are counted", x.Count)

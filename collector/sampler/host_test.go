@@ -87,9 +87,7 @@ func TestTroubleIsSaidOnce(t *testing.T) {
 			}
 		}
 		for _, part := range []string{"the socket is root's", "it works again"} {
-			if n := out.count(part); n != 1 {
-				t.Errorf("%q was said %d times", part, n)
-			}
+			out.says(t, 1, part)
 		}
 	})
 }
@@ -105,17 +103,13 @@ func TestWhatIsHiddenIsSaidOnce(t *testing.T) {
 	d := newGPU(0, flat(5<<30, unresolved))
 	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, out *lines) {
 		after(20 * time.Second)
-		if n := out.count("hostPID: true"); n != 0 {
-			t.Error("a process that was not found once is said")
-		}
+		out.says(t, 0, "hostPID: true")
 		after(5 * time.Minute)
 		for part, want := range map[string]int{
 			"cannot look up whose some processes on the GPUs are": 1, "hostPID: true": 1, "permission denied: gpu_process_device_open leaves out such processes": 1, "docs/operating.md": 1,
 			"CAP_": 0, // it may have that right: root with all rights was told so of the first process of a virtual machine
 		} {
-			if n := out.count(part); n != want {
-				t.Errorf("%q was said %d times", part, n)
-			}
+			out.says(t, want, part)
 		}
 		if !workloadWell(s) {
 			t.Errorf("collectors %+v", s.State().Collectors)
@@ -147,9 +141,7 @@ func TestStuckProcessesAreSaid(t *testing.T) {
 			t.Errorf("afterwards %d are not resolved, workload is well: %t", n, workloadWell(s))
 		}
 		for _, part := range []string{"pid=4711", "pid=4712"} {
-			if n := out.count(part); n != 1 {
-				t.Errorf("%q was said %d times", part, n)
-			}
+			out.says(t, 1, part)
 		}
 	})
 }

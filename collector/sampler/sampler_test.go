@@ -174,6 +174,14 @@ func (l *lines) count(part string) int {
 	return strings.Count(l.b.String(), part)
 }
 
+// says checks how often the log has a text.
+func (l *lines) says(t *testing.T, want int, text string) {
+	t.Helper()
+	if n := l.count(text); n != want {
+		t.Errorf("said %d times, want %d: %s", n, want, text)
+	}
+}
+
 // run runs test beside a Sampler of that source, in a bubble whose clock is the test's.
 func runSampler(t *testing.T, source *scriptSource, change func(*Config), test func(s *Sampler, out *lines)) {
 	t.Helper()
@@ -264,17 +272,13 @@ func TestDriverThatComesLate(t *testing.T) {
 		if st := s.State(); st.DriverReason != "library_not_found" || len(st.Devices) != 0 {
 			t.Errorf("without a driver: %+v", st)
 		}
-		if n := out.count("no GPU can be read"); n != 1 {
-			t.Errorf("said %d times that there is no driver", n)
-		}
+		out.says(t, 1, "no GPU can be read")
 		source.set(nil, newGPU(0, flat(1<<30)))
 		after(3 * time.Second)
 		if st := s.State(); st.DriverReason != "" || len(st.Devices) != 1 || !st.Devices[0].Up {
 			t.Errorf("three seconds after the driver came: %+v", st)
 		}
-		if n := out.count("answers again"); n != 1 {
-			t.Errorf("said %d times that it answers", n)
-		}
+		out.says(t, 1, "answers again")
 	})
 }
 
@@ -339,9 +343,7 @@ func TestLostGPULosesItsOwn(t *testing.T) {
 		if x := xidOf(d[1], 13); x.Count != 1 || xidOf(d[1], 79) != (XIDState{Code: 79}) {
 			t.Errorf("XID 13 of the other GPU: %+v", x)
 		}
-		if n := out.count("cannot be read"); n != 1 {
-			t.Errorf("said %d times that it is lost", n)
-		}
+		out.says(t, 1, "cannot be read")
 		after(100 * time.Second)
 		d = s.State().Devices
 		if !d[0].Up || d[0].Judgement.Resets[detector.ReasonDeviceReset] != 1 || d[0].Judgement.Device.Windows[0].N > 60 {
@@ -488,9 +490,7 @@ func TestUnwatchedXIDsAreAbsent(t *testing.T) {
 			if errors.Is(err, gpu.ErrNoEvents) {
 				want = 0
 			}
-			if n := out.count("cannot be watched"); n != want {
-				t.Errorf("%v: said %d times", err, n)
-			}
+			out.says(t, want, "cannot be watched")
 		})
 	}
 }
@@ -611,9 +611,7 @@ func TestGPUThatChangesItsIndex(t *testing.T) {
 		if d := s.State().Devices; len(d) != 2 || d[1].Info.Index != 1 || !d[1].Up || d[1].Judgement.Resets != before.Resets {
 			t.Errorf("once it has ended: %+v", d)
 		}
-		if n := out.count("has another index"); n != 2 {
-			t.Errorf("said %d times that the index is another", n)
-		}
+		out.says(t, 2, "has another index")
 	})
 }
 
@@ -647,12 +645,8 @@ func TestGPUOfWhichTheDriverTellsMore(t *testing.T) {
 				if n := d[0].Judgement.Device.Windows[0].N; (n < 60) != tc.forgets {
 					t.Errorf("%d samples, of which 100 are of before", n)
 				}
-				if n := out.count(tc.said); n != said+1 {
-					t.Errorf("said %d times: %s", n-said, tc.said)
-				}
-				if n := out.count("another index"); n > 0 {
-					t.Error("the index is said to be another")
-				}
+				out.says(t, said+1, tc.said)
+				out.says(t, 0, "another index")
 			})
 		})
 	}
@@ -944,9 +938,7 @@ func TestMIGInstancesAreJudgedApart(t *testing.T) {
 		if len(got.Instances) != 1 || got.Judgement.Resets[detector.ReasonRepartition] != 1 || got.Instances[0].Judgement.Device.Leak {
 			t.Errorf("after the layout changed: %+v", got)
 		}
-		if n := out.count("MIG layout changed"); n != 1 {
-			t.Errorf("said %d times that the layout changed", n)
-		}
+		out.says(t, 1, "MIG layout changed")
 	})
 }
 

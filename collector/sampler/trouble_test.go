@@ -64,9 +64,7 @@ func TestFlakyGPUDoesNotFloodTheLog(t *testing.T) {
 				t.Errorf("%s: %d lines an hour, want %d at most", name, n, c.most)
 			}
 			for _, says := range c.says {
-				if n := out.count(says); n != 1 {
-					t.Errorf("%s: said %d times %q:\n%s", name, n, says, out.b.String()[:min(2000, out.b.Len())])
-				}
+				out.says(t, 1, says)
 			}
 		})
 	}
