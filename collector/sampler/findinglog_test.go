@@ -5,6 +5,7 @@ package sampler
 
 import (
 	"bytes"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -175,4 +176,20 @@ func TestSitesAreLogged(t *testing.T) {
 	expect(t, "done", logged(&l, state(nil), state(refused), state(&allocator.Sites{State: allocator.SitesRecording, Asked: fixtureAt(2)}), state(done), state(done)),
 		`level=warn msg="the line that allocates most of what leaks" pid=7 process=train.py group= site="app/train.py:88 step" bytes=9 over=5m0s`)
 	expect(t, "nothing found", logged(&l, state(nil), state(&allocator.Sites{State: allocator.SitesDone, Asked: fixtureAt(3), Over: time.Minute})))
+}
+
+// TestLeakSites has lines become labels once a process has told all: not while it records.
+func TestLeakSites(t *testing.T) {
+	list := []allocator.Site{{Line: "a", Growth: 1}, {Line: "b", Growth: 2}, {Growth: 9}, {Line: "a", Growth: 3}}
+	for state, want := range map[allocator.SitesState][]Site{
+		allocator.SitesAsked:     nil,
+		allocator.SitesRecording: nil,
+		allocator.SitesRefused:   nil,
+		allocator.SitesDone:      {{"not in Python code", 9}, {"a", 4}, {"b", 2}},
+	} {
+		p := &ProcessState{Sites: &allocator.Sites{State: state, List: list}}
+		if got := p.LeakSites(); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, want %+v", state, got, want)
+		}
+	}
 }

@@ -186,3 +186,20 @@ func (l *loop) workload(g *detector.GroupVerdict, instance gpu.Opt[uint32]) Work
 	}
 	return w
 }
+
+// find decides what alerts say of each memory of the GPU.
+func (l *loop) find(state *DeviceState) {
+	for _, d := range state.Domains() {
+		if d.Judgement.T == 0 {
+			continue // nothing is known of it this time
+		}
+		m, s := l.memories[d.Instance], d.Sample()
+		s.Ends, s.FillsWithin = m.deaths, l.sampler.cfg.Detector.FillsWithin
+		for _, f := range m.finding.Judge(s) {
+			state.Findings = append(state.Findings, FindingState{d.Instance, f})
+		}
+	}
+	for _, m := range l.memories {
+		m.deaths = nil
+	}
+}

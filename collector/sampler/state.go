@@ -4,10 +4,13 @@
 package sampler
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -137,6 +140,50 @@ type WorkloadState struct {
 	// Used is the sum of its processes' memory in bytes.
 	Used    uint64
 	Verdict detector.Verdict
+}
+
+// FindingState is what alerts say of a memory with the same culprit.
+type FindingState struct {
+	Instance gpu.Opt[uint32]
+	finding.Finding
+}
+
+// Scope is the value of the label scope.
+func (f *FindingState) Scope() string {
+	switch {
+	case f.Whole:
+		return "workload"
+	case f.Instance.OK:
+		return "mig"
+	}
+	return "gpu"
+}
+
+// maxSites bounds the lines of code of a process that have a series.
+const maxSites = 5
+
+// Site is a line of code that allocates memory that stays.
+type Site struct {
+	Line  string
+	Bytes uint64
+}
+
+// LeakSites returns the lines that grew most, the largest first. It adds up a line that was reached by several ways.
+func (p *ProcessState) LeakSites() []Site {
+	if p.Sites == nil || p.Sites.State != allocator.SitesDone {
+		return nil
+	}
+	var list []Site
+	for _, s := range p.Sites.List {
+		line := cmp.Or(s.Line, "not in Python code")
+		if i := slices.IndexFunc(list, func(l Site) bool { return l.Line == line }); i >= 0 {
+			list[i].Bytes += s.Growth
+			continue
+		}
+		list = append(list, Site{line, s.Growth})
+	}
+	slices.SortStableFunc(list, func(a, b Site) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	return list[:min(len(list), maxSites)]
 }
 
 // toWall moves the moments of a new state from the source's clock to the wall clock. ahead changes only when the wall clock is

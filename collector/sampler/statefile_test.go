@@ -507,3 +507,19 @@ func TestSecretOutlivesARestart(t *testing.T) {
 		t.Error("a file that cannot be used has told a secret")
 	}
 }
+
+func FuzzStateFile(f *testing.F) {
+	file := filepath.Join(f.TempDir(), "state")
+	h := histories{BootID: "a", Devices: []deviceHistory{{UUID: "GPU-0", Memories: []memoryHistory{{Domain: []byte{1}}, {Instance: gpu.Some(uint32(1))}}}}}
+	must(f, h.write(file))
+	good, err := stateFile.Read(file)
+	must(f, err)
+	f.Add(good)
+	f.Add([]byte("{}"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, err := parseHistories(b)
+		if (h == nil) == (err == nil) {
+			t.Errorf("%v and %v", h, err)
+		}
+	})
+}
