@@ -31,10 +31,8 @@ type entity struct {
 // entities are those of one State by scope. In each scope they are ordered as Prometheus orders series:
 // by the values of their labels, in the order of the labels' names.
 type entities struct {
+	of     *Collector
 	scopes [numScopes][]entity
-	labels *scopes
-	fleet  Fleet
-	source string // see Options.NotReal
 }
 
 // entities returns those of the current State; nil if there is none. Of those with the same labels the first one
@@ -44,7 +42,7 @@ func (c *Collector) entities() (*entities, error) {
 	if s == nil {
 		return nil, nil
 	}
-	all := &entities{labels: c.scopes, fleet: c.fleet, source: c.notReal}
+	all := &entities{of: c}
 	all.add(ofExporter, s, nil, nil)
 	for _, d := range s.Devices {
 		all.addDevice(d)
@@ -76,7 +74,7 @@ func compareValues(order []int, a, b []string) int {
 
 // add adds an entity with these values of its scope's labels. It keeps values. v is the verdict on it; nil for none.
 func (l *entities) add(s scope, x any, d *sampler.DeviceState, v *detector.Verdict, values ...string) {
-	names := l.labels.names[s]
+	names := l.of.scopes.names[s]
 	for i := range values {
 		values[i] = sampler.LabelValue(names[i], values[i])
 	}
@@ -85,14 +83,14 @@ func (l *entities) add(s scope, x any, d *sampler.DeviceState, v *detector.Verdi
 
 func (l *entities) addDevice(d *sampler.DeviceState) {
 	index, uuid := d.Info.IndexLabel(), d.Info.UUID
-	l.add(ofGPU, d, d, &d.Judgement.Device, append([]string{index, uuid}, l.fleet.places(d, d.Owner)...)...)
+	l.add(ofGPU, d, d, &d.Judgement.Device, append([]string{index, uuid}, l.of.fleet.places(d, d.Owner)...)...)
 	if !d.Up {
 		return
 	}
 	for i := range d.Instances {
 		in := &d.Instances[i]
 		values := []string{index, uuid, sampler.InstanceID(gpu.Some(in.ID)), in.Profile}
-		l.add(ofInstance, in, d, &in.Judgement.Device, append(values, l.fleet.places(d, in.Owner)...)...)
+		l.add(ofInstance, in, d, &in.Judgement.Device, append(values, l.of.fleet.places(d, in.Owner)...)...)
 	}
 	for i := range d.Processes {
 		p := &d.Processes[i]
@@ -108,7 +106,7 @@ func (l *entities) addDevice(d *sampler.DeviceState) {
 	}
 	for i := range d.Findings {
 		f := &d.Findings[i]
-		values := []string{f.Scope(), index, uuid, sampler.InstanceID(f.Instance), f.Namespace, f.Pod, f.Container, f.SlurmJob, f.Process, f.User, l.source}
-		l.add(ofFinding, f, d, nil, append(values, d.Info.Place[:len(l.fleet.Labels)]...)...)
+		values := []string{f.Scope(), index, uuid, sampler.InstanceID(f.Instance), f.Namespace, f.Pod, f.Container, f.SlurmJob, f.Process, f.User, l.of.notReal}
+		l.add(ofFinding, f, d, nil, append(values, d.Info.Place[:len(l.of.fleet.Labels)]...)...)
 	}
 }
