@@ -107,9 +107,6 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
 	}
-	if entities == nil {
-		return
-	}
 	e := emitter{to: metricSink(ch)}
 	for i := range c.rows {
 		e.emitAll(&c.rows[i], entities)

@@ -35,14 +35,13 @@ type entities struct {
 	scopes [numScopes][]entity
 }
 
-// entities returns those of the current State; nil if there is none. Of those with the same labels the first one
+// entities returns those of the current State, if there is one. Of those with the same labels the first one
 // stays. That is no error within a GPU, where a number may have been given again; else the error says it.
 func (c *Collector) entities() (*entities, error) {
-	s := c.state()
+	all, s := &entities{of: c}, c.state()
 	if s == nil {
-		return nil, nil
+		return all, nil
 	}
-	all := &entities{of: c}
 	all.add(ofExporter, s, nil, nil)
 	for _, d := range s.Devices {
 		all.addDevice(d)

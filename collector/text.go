@@ -62,9 +62,6 @@ func (c *Collector) WriteText(b *bytes.Buffer, format expfmt.Format, others []*d
 		return fmt.Errorf("not a text format: %s", format)
 	}
 	all, err := c.entities()
-	if all == nil {
-		all = &entities{}
-	}
 	encoder := expfmt.NewEncoder(b, format)
 	encode := func(f *dto.MetricFamily) {
 		if failed := encoder.Encode(f); failed != nil && err == nil {
