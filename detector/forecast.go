@@ -6,7 +6,6 @@ package detector
 import (
 	"math"
 
-	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -148,7 +147,7 @@ func leakHorizon(l *stat.Trend, headroom float64) horizon {
 func (d *Domain[K]) filling(headroom float64) horizon {
 	least := max(d.used.Config().MinGrowth, fillLeast*float64(d.capacity))
 	reached, top := float64(d.past.Reached), float64(d.past.Top)
-	if reached > 0 && d.used.Config().With(series.Reached) && top <= reached+newHeight*float64(d.capacity) {
+	if reached > 0 && top <= reached+newHeight*float64(d.capacity) {
 		return never // a height that these processes had before is not new: an epoch, a day
 	}
 	return fills(&d.past.Crest, headroom, least)

@@ -42,9 +42,6 @@ func fullness(o *series.Sample) float64 {
 // second. Each process that contributes fillShare of it must be within the heights of its program, and these must fit into the
 // memory at once. If no process contributes, the heights of the memory as a whole decide.
 func (d *Domain[K]) givenBack(rate float64, grows func(*Verdict) float64) bool {
-	if !d.used.Config().With(series.GivenBack) {
-		return false
-	}
 	if grows(&d.out.Residual) >= fillShare*rate {
 		return false // its owner is unknown
 	}

@@ -17,6 +17,25 @@ type Moments struct {
 	XX, XY, YY float64       // Σ(x−X)², Σ(x−X)(y−Y), Σ(y−Y)²
 }
 
+// momentsOf returns the moments of the points.
+func momentsOf(pts []Point) (m Moments) {
+	if len(pts) == 0 {
+		return m
+	}
+	m = Moments{N: int64(len(pts)), From: pts[0].At}
+	for _, p := range pts {
+		m.X += (p.At - m.From).Seconds() / float64(m.N)
+		m.Y += float64(p.V) / float64(m.N)
+	}
+	for _, p := range pts {
+		dx, dy := (p.At-m.From).Seconds()-m.X, float64(p.V)-m.Y
+		m.XX += dx * dx
+		m.XY += dx * dy
+		m.YY += dy * dy
+	}
+	return m
+}
+
 // Add adds the sample (t, y).
 func (m *Moments) Add(t time.Duration, y Bytes) {
 	m.N++

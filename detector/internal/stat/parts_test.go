@@ -50,29 +50,6 @@ func TestSpikes(t *testing.T) {
 	}
 }
 
-// What is noted of the slots follows from them.
-func TestSpikesDoNotNeedTheirNote(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 4))
-	var s Spikes
-	n := 0
-	for i := range 20_000 {
-		level := Bytes(1000+rng.IntN(30)+200*(rng.IntN(40)/39)) * mib
-		at := start + time.Duration(i)*time.Second
-		again := s
-		again.low, again.lowFrom = 0, 0
-		ended := s.Add(at, level, time.Minute, 64*mib)
-		if again.Add(at, level, time.Minute, 64*mib) != ended || again.Active != s.Active || again.Base != s.Base || again.Slots != s.Slots {
-			t.Fatalf("sample %d: %+v, want %+v", i, again, s)
-		}
-		if ended {
-			n++
-		}
-	}
-	if n < 100 || s.Duty < 0.01 || s.Duty > 0.2 {
-		t.Errorf("%d spikes on for %g of the time: the test shows little", n, s.Duty)
-	}
-}
-
 // A slot leaves the crest when the span is over since its begin, between the begins of two
 // slots as well.
 func TestCrestEnds(t *testing.T) {
