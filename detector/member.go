@@ -112,7 +112,7 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, full bool) {
 		}
 		m.Seen, m.Place, m.Group = o.T, i, groupOf(in)
 		m.Held, m.Full = Value{V: float64(used), OK: ok}, full
-		m.Activity.Note(o.T, o.Interval, process.Allowance(m.Config().ZombieAfter), in.SM, in.CPU, in.State)
+		m.Activity.Note(o.T, o.Interval, m.Config().ZombieAfter, in.SM, in.CPU, in.State)
 		if ok {
 			o.Used, o.Started, o.SM = used, in.Started, in.SM
 			if in.Runs != 0 {

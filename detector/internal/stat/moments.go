@@ -24,22 +24,26 @@ func momentsOf(pts []Point) (m Moments) {
 	}
 	m = Moments{N: int64(len(pts)), From: pts[0].At}
 	for _, p := range pts {
-		m.X += (p.At - m.From).Seconds() / float64(m.N)
-		m.Y += float64(p.V) / float64(m.N)
+		x, y := m.seconds(p.At), float64(p.V-pts[0].V)
+		m.X += x
+		m.Y += y
+		m.XX += x * x
+		m.XY += x * y
+		m.YY += y * y
 	}
-	for _, p := range pts {
-		dx, dy := (p.At-m.From).Seconds()-m.X, float64(p.V)-m.Y
-		m.XX += dx * dx
-		m.XY += dx * dy
-		m.YY += dy * dy
-	}
+	n := float64(m.N)
+	m.XX, m.XY, m.YY = m.XX-m.X*m.X/n, m.XY-m.X*m.Y/n, m.YY-m.Y*m.Y/n
+	m.X, m.Y = m.X/n, m.Y/n+float64(pts[0].V)
 	return m
 }
+
+// seconds returns the time since From. Duration.Seconds is slower, because it is exact for years.
+func (m *Moments) seconds(t time.Duration) float64 { return float64(t-m.From) / 1e9 }
 
 // Add adds the sample (t, y).
 func (m *Moments) Add(t time.Duration, y Bytes) {
 	m.N++
-	dx, dy := (t-m.From).Seconds()-m.X, float64(y)-m.Y
+	dx, dy := m.seconds(t)-m.X, float64(y)-m.Y
 	m.X += dx / float64(m.N)
 	m.Y += dy / float64(m.N)
 	rest := float64(m.N-1) / float64(m.N)

@@ -4,6 +4,7 @@
 package stat
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"time"
@@ -23,8 +24,7 @@ type Points struct {
 // Push adds a point. Beyond MaxPoints it removes the oldest one.
 func (p *Points) Push(at Point) {
 	if p.n == MaxPoints {
-		rest, _ := p.first.next(p.rest)
-		p.rest = p.rest[:copy(p.rest, rest)]
+		p.rest = p.rest[:copy(p.rest, p.first.next(p.rest))]
 		p.n--
 	}
 	if p.n == 0 {
@@ -53,7 +53,7 @@ func (p *Points) Append(list []Point) []Point {
 	at := p.first
 	list = append(list, at)
 	for b := p.rest; len(b) > 0; list = append(list, at) {
-		b, _ = at.next(b)
+		b = at.next(b)
 	}
 	return list
 }
@@ -64,15 +64,11 @@ func (p Point) after(before Point, b []byte) []byte {
 }
 
 // next adds to the point the difference that b begins with, and returns the bytes after that.
-func (p *Point) next(b []byte) ([]byte, error) {
+func (p *Point) next(b []byte) []byte {
 	at, n := binary.Varint(b)
-	v, m := binary.Varint(b[max(n, 0):])
-	if n <= 0 || m <= 0 {
-		return nil, errors.New("no points")
-	}
-	p.At += time.Duration(at)
-	p.V += Bytes(v)
-	return b[n+m:], nil
+	v, m := binary.Varint(b[n:])
+	p.At, p.V = p.At+time.Duration(at), p.V+Bytes(v)
+	return b[n+m:]
 }
 
 // GobEncode returns all points as differences, the first one from the zero point.
@@ -84,15 +80,18 @@ func (p *Points) GobEncode() ([]byte, error) {
 }
 
 // GobDecode replaces the points by those that GobEncode returned.
-func (p *Points) GobDecode(b []byte) (err error) {
+func (p *Points) GobDecode(b []byte) error {
 	*p = Points{}
-	for at := (Point{}); len(b) > 0; p.Push(at) {
-		if b, err = at.next(b); err != nil {
-			return err
-		}
-		if p.n == MaxPoints {
+	for r := bytes.NewReader(b); r.Len() > 0; {
+		at, err := binary.ReadVarint(r)
+		v, err2 := binary.ReadVarint(r)
+		switch {
+		case err != nil || err2 != nil:
+			return errors.Join(err, err2)
+		case p.n == MaxPoints:
 			return errors.New("too many points")
 		}
+		p.Push(Point{p.last.At + time.Duration(at), p.last.V + Bytes(v)})
 	}
 	return nil
 }

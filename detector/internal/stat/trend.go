@@ -41,19 +41,19 @@ func FitLine(pts []Point) Trend {
 		return l
 	}
 	l.Rate = m.XY / m.XX
-	spread, changes, correlated := m.residuals(pts, 2, func(dx float64) float64 { return l.Rate * dx })
+	spread, changes, correlated := m.residuals(pts, 2, l.Rate, 0, 0)
 	l.Variance = spread / m.XX
 	l.Wander = changes / (pts[l.N-1].At - pts[0].At).Seconds() * correlated
 	return l
 }
 
-// residuals returns what a fit of so many numbers leaves of the points with these moments: the variance about it, which allows for
-// the correlation of neighbours, the squares of the changes from point to point, and that correlation. fit takes seconds and returns
-// bytes, both from the mean.
-func (m *Moments) residuals(pts []Point, numbers float64, fit func(dx float64) float64) (variance, changes, correlated float64) {
+// residuals returns what a parabola, of so many numbers, leaves of the points with these moments: the variance about it, which allows
+// for the correlation of neighbours, the squares of the changes from point to point, and that correlation. A line has no square.
+func (m *Moments) residuals(pts []Point, numbers, slope, square, skew float64) (variance, changes, correlated float64) {
 	var errors, last float64
 	for i, p := range pts {
-		residual := float64(p.V) - m.Y - fit((p.At-m.From).Seconds()-m.X)
+		dx := m.seconds(p.At) - m.X
+		residual := float64(p.V) - m.Y - slope*dx - square*(dx*dx-skew*dx-m.XX/float64(m.N))
 		errors += residual * residual
 		if i > 0 {
 			changes += (residual - last) * (residual - last)
@@ -97,8 +97,8 @@ func parabola(pts []Point) (rate, bend, sure float64) {
 		return 0, 0, 0
 	}
 	slope, square := m.XY/m.XX, (s2y-skew*m.XY)/norm
-	variance, _, _ := m.residuals(pts, 3, func(dx float64) float64 { return slope*dx + square*(dx*dx-skew*dx-m.XX/n) })
-	end := (pts[len(pts)-1].At - m.From).Seconds() - m.X
+	variance, _, _ := m.residuals(pts, 3, slope, square, skew)
+	end := m.seconds(pts[len(pts)-1].At) - m.X
 	return slope + square*(2*end-skew), 2 * square, square / math.Sqrt(variance/norm)
 }
 
