@@ -86,7 +86,7 @@ func parabola(pts []Point) (rate, bend, sure float64) {
 	n := float64(m.N)
 	var s3, s4, s2y float64
 	for _, p := range pts {
-		dx, dy := (p.At-m.From).Seconds()-m.X, float64(p.V)-m.Y
+		dx, dy := m.seconds(p.At)-m.X, float64(p.V)-m.Y
 		s3 += dx * dx * dx
 		s4 += dx * dx * dx * dx
 		s2y += dx * dx * dy
