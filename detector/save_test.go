@@ -213,7 +213,7 @@ func TestRestoreRefusesWhatCannotBe(t *testing.T) {
 		"at the end of time":  func(d *Domain[int], _ *series.Series) { d.past.Last = math.MaxInt64 / 2 },
 		"no residual":         func(d *Domain[int], _ *series.Series) { d.residual = nil },
 		"one part of two":     func(d *Domain[int], s *series.Series) { d.members[1].Live = s },
-		"residuals":           func(d *Domain[int], _ *series.Series) { d.exits.Next = 9 },
+		"residuals":           func(d *Domain[int], _ *series.Series) { d.exits.Recent = make([]stat.Bytes, 10) },
 		"after the last":      func(d *Domain[int], _ *series.Series) { d.members[1].Last++ },
 		"a year later":        func(d *Domain[int], _ *series.Series) { d.members[1].Activity.Quiet = d.past.Last + 9000*time.Hour },
 		"no width":            func(_ *Domain[int], s *series.Series) { s.Scales[2].Width = 0 },

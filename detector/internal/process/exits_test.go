@@ -229,8 +229,8 @@ func TestUnreleasedNeedsTheResidual(t *testing.T) {
 		} {
 			var p Exits[int]
 			p.Observe(start, c.interval, rest, 0, defaults())
-			if act(&p); len(p.List) == 1 != c.known || name == "frame" && p.Len == 2 != c.known {
-				t.Errorf("%s after %s: %d exits are watched, %d residuals", name, c.ago, len(p.List), p.Len)
+			if act(&p); len(p.List) == 1 != c.known || name == "frame" && len(p.Recent) == 2 != c.known {
+				t.Errorf("%s after %s: %d exits are watched, %d residuals", name, c.ago, len(p.List), len(p.Recent))
 			}
 		}
 	}
