@@ -160,8 +160,6 @@ func TestCrashLoopIsFound(t *testing.T) {
 	}{
 		"6 minutes, 80 GiB":      {filling(80*gib, 10*gib, 360), 4, false},
 		"25 minutes, 80 GiB":     {filling(80*gib, 10*gib, 1500), 3, true},
-		"6 minutes, 16 GiB":      {filling(16*gib, 4*gib, 360), 4, false},
-		"25 minutes, 16 GiB":     {filling(16*gib, 4*gib, 1500), 3, true},
 		"3 minutes, 20 together": {filling(80*gib, 40*gib, 170), 9, false},
 		"every 15 s":             {with(filling(80*gib, 10*gib, 480), func(p *program) { p.step = 15 }), 4, false},
 		"back-off":               {with(filling(80*gib, 10*gib, 360), func(p *program) { p.pause = func(n int) int { return min(10<<n, 300) } }), 4, false},
@@ -233,11 +231,9 @@ func TestLivesThatAreNoCrashLoop(t *testing.T) {
 	ramp := func(s int, rate, most float64) float64 { return min(gib/2+rate*float64(s), most) }
 	rng := rand.New(rand.NewPCG(33, 34))
 	for name, p := range map[string]program{
-		"load and hold still":            lives(600, func(_, s int) float64 { return ramp(s, 500*mib, 40*gib) }),
-		"load for half of it":            lives(600, func(_, s int) float64 { return ramp(s, 100*mib, 30*gib) }),
-		"load, end, do not fit":          lives(150, func(_, s int) float64 { return ramp(s, 600*mib, 80*gib) }),
-		"a slow load that does not fit":  lives(800, func(_, s int) float64 { return ramp(s, 102*mib, 80*gib) }),
-		"the same, seen every 15 s late": with(lives(800, func(_, s int) float64 { return ramp(s+13, 101*mib, 80*gib) }), func(p *program) { p.step = 15 }),
+		"load and hold still":           lives(600, func(_, s int) float64 { return ramp(s, 500*mib, 40*gib) }),
+		"load, end, do not fit":         lives(150, func(_, s int) float64 { return ramp(s, 600*mib, 80*gib) }),
+		"a slow load that does not fit": lives(800, func(_, s int) float64 { return ramp(s, 102*mib, 80*gib) }),
 		"a load in two paces without compute": with(lives(400, func(_, s int) float64 {
 			return min(ramp(s, gib, 20*gib)+ramp(max(0, s-20), 155*mib, 60*gib), 79.5*gib)
 		}), func(p *program) { p.sm = func(int) Value { return Of(0) } }),
@@ -245,9 +241,7 @@ func TestLivesThatAreNoCrashLoop(t *testing.T) {
 			return min(ramp(s, gib, 30*gib)+ramp(max(0, s-40), 0.5*gib, 80*gib), 79.5*gib)
 		}),
 		"warm up and stay":           lives(1200, func(_, s int) float64 { return 10*gib + exp(s, 20, 150) }),
-		"warm up all the time":       lives(1200, func(_, s int) float64 { return 10*gib + exp(s, 20, 600) }),
 		"a cache that fills the GPU": lives(1500, func(_, s int) float64 { return min(10*gib+float64(s)*60*mib, 78*gib) }),
-		"a last quarter without":     lives(1000, func(_, s int) float64 { return 10*gib + min(float64(s), 780)*20*mib }),
 		"workers of 1 to 40 s": with(lives(0, func(_, s int) float64 { return gib + float64(s)*500*mib }), func(p *program) {
 			p.lasts, p.lives, p.pause = func(n int) int { return 1 + 7*n%40 }, 200, constant(1)
 		}),
@@ -262,7 +256,6 @@ func TestLivesThatAreNoCrashLoop(t *testing.T) {
 		}),
 		"runs that end far from full":       lives(1500, func(_, s int) float64 { return 10*gib + float64(s)*2*mib }),
 		"four models, loaded one by one":    with(lives(21600, func(_, s int) float64 { return stairs(s, 14, 14, 1000, 2500, 9000) }), func(p *program) { p.step, p.lives = 4, 4 }),
-		"a fourth cell that does not fit":   lives(4200, func(_, s int) float64 { return stairs(s, 12, 18, 500, 1000, 1500) }),
 		"a last phase that does not fit":    lives(2400, func(_, s int) float64 { return 10*gib + float64(max(0, s-2300))*0.7*gib }),
 		"a request that does not fit":       lives(2400, func(_, s int) float64 { return 10*gib + float64(btoi(s%500 < 50)*(s/500+1))*14*gib }),
 		"another pace each time":            lives(1500, func(n, s int) float64 { return 10*gib + float64(s)*float64(1+2*(n%2))*5*mib }),
@@ -287,34 +280,6 @@ func stairs(s int, first, step float64, at ...int) float64 {
 		held += share(float64(s-from)/step) * step
 	}
 	return held * gib
-}
-
-// Lives whose memory wanders are no crash loop but by chance.
-func TestWanderingLivesAreNoCrashLoop(t *testing.T) {
-	alarmed := 0
-	for seed := range uint64(24) {
-		rng := rand.New(rand.NewPCG(seed, 35))
-		level, lasts := 0.0, make([]int, 16)
-		for n := range lasts {
-			lasts[n] = 300 + rng.IntN(900)
-		}
-		p := program{
-			capacity: 24 * gib, lasts: func(n int) int { return lasts[n] }, pause: constant(20), lives: len(lasts), step: 4,
-			memory: func(_, s int) float64 {
-				if s == 0 {
-					level = 8 * gib
-				}
-				if s%20 == 0 {
-					level = max(gib, level+rng.NormFloat64()*200*mib)
-				}
-				return level
-			},
-		}
-		alarmed += btoi(len(p.run(t, newDomain(t), nil).changes) > 0)
-	}
-	if alarmed > 1 {
-		t.Errorf("%d of 24 alarmed", alarmed)
-	}
 }
 
 // The GPU's verdict stays over the pauses, the pod's is there while it has a process, and the forecast is
@@ -357,11 +322,9 @@ func TestCrashLoopEnds(t *testing.T) {
 		lasts  int // of the lives that are mended
 		memory func(s int) float64
 	}{
-		"a life that stays flat":                 {3000, func(s int) float64 { return min(float64(s+1)*gib/2, 13*gib) }},
-		"one that takes most at its start":       {900, func(s int) float64 { return min(float64(s)*2*gib, 0.85*80*gib) }},
-		"one that takes so much that it is full": {900, func(s int) float64 { return min(float64(s)*2*gib, 0.92*80*gib) }},
-		"one that takes all there is":            {900, func(s int) float64 { return min(float64(s)*2*gib, 0.97*80*gib) }},
-		"one that takes it within ten minutes":   {900, func(s int) float64 { return min(10*gib+float64(s)*gib/8, 0.97*80*gib) }},
+		"a life that stays flat":           {3000, func(s int) float64 { return min(float64(s+1)*gib/2, 13*gib) }},
+		"one that takes most at its start": {900, func(s int) float64 { return min(float64(s)*2*gib, 0.85*80*gib) }},
+		"one that takes all there is":      {900, func(s int) float64 { return min(float64(s)*2*gib, 0.97*80*gib) }},
 	} {
 		for _, bare := range []bool{false, true} {
 			p := filling(80*gib, 10*gib, 900)
@@ -509,18 +472,14 @@ func TestCrashLoopInCompany(t *testing.T) {
 		company func(n, s int) (int, float64)
 		found   bool
 	}{
-		"a parent with its context":      {keep(500 * mib), true},
 		"a large parent":                 {keep(12 * gib), true},
 		"a parent that dies with it":     {when(between(0, lasts), byLife, 2*gib), true},
 		"a parent that dies just before": {when(between(0, lasts-8), byLife, 2*gib), true},
-		"a parent that dies just after":  {when(between(0, lasts+8), byLife, 2*gib), true},
 		"a parent that starts it": {when(func(n, s int) bool { return n > 0 && s < 300 || s >= lasts+8 }, func(n, s int) int {
 			return 1000 + n + s/lasts
 		}, 2*gib), true},
 		"a probe":                         {when(func(_, s int) bool { return s%60 < 4 }, func(n, s int) int { return 10000 + n*100 + s/60 }, 500*mib), true},
-		"a check after its end":           {when(between(lasts+4, lasts+16), byLife, 500*mib), true},
 		"a small job in between":          {when(between(lasts+4, lasts+16), byLife, 2*gib), true},
-		"a small job that begins with it": {when(between(40, 120), byLife, 2*gib), true},
 		"one that grows and dies with it": {func(n, s int) (int, float64) { return (1000 + n) * btoi(s < lasts), 4*gib + 30*mib*float64(s) }, true},
 		"one as large, that dies with it": {when(between(0, lasts), byLife, 25*gib), true},
 		"one as large, always":            {keep(25 * gib), true},

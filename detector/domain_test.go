@@ -133,24 +133,6 @@ func TestGroupWithAnUnknownMemberHasNoSum(t *testing.T) {
 	}
 }
 
-func TestReusedKeyNeverInherits(t *testing.T) {
-	d := newDomain(t)
-	last := quiet + 3600
-	for s := range last {
-		j := observe(t, d, s, 0, map[int]float64{1: round(2*gib + leaked(s))})
-		if s == last-1 && !j.Members[0].Leak {
-			t.Fatal("the first process does not leak: the test shows little")
-		}
-	}
-	j := observe(t, d, last, 0, map[int]float64{2: 5 * gib})
-	if len(j.Exited) != 1 || j.Exited[0].Key != 1 || j.Exited[0].NearCapacity {
-		t.Errorf("exited %+v", j.Exited)
-	}
-	if m := j.Members[0]; m.Leak || m.Judged || m.Windows[0].N != 1 {
-		t.Errorf("the new process starts with %+v", m)
-	}
-}
-
 // Processes that end in one frame have the order of their last list, each time.
 func TestEndsHaveAnOrder(t *testing.T) {
 	for range 20 {

@@ -146,22 +146,6 @@ func TestParabolaByHand(t *testing.T) {
 	near(t, "bend in errors", sure, mib/math.Sqrt(variance/140_000), 1e-9)
 }
 
-// The bend of a line under white noise is as many standard errors as chance makes it, and that of a walk is more.
-func TestErrorsOfTheParabola(t *testing.T) {
-	const trials = 600
-	for walks, most := range map[bool]float64{false: 1.2, true: 7} {
-		rng := rand.New(rand.NewPCG(103, 104))
-		squares := 0.0
-		for range trials {
-			_, _, sure := parabola(troughs(wandering(rng, 60, walks)))
-			squares += sure * sure / trials
-		}
-		if squares < 0.8 || squares > most {
-			t.Errorf("a walk: %t: bend %g errors²", walks, squares)
-		}
-	}
-}
-
 // The correlation of neighbours is half of what their changes lack of those of noise, and
 // in bounds.
 func TestCorrelation(t *testing.T) {
