@@ -231,7 +231,6 @@ func TestLivesThatAreNoCrashLoop(t *testing.T) {
 	ramp := func(s int, rate, most float64) float64 { return min(gib/2+rate*float64(s), most) }
 	rng := rand.New(rand.NewPCG(33, 34))
 	for name, p := range map[string]program{
-		"load and hold still":           lives(600, func(_, s int) float64 { return ramp(s, 500*mib, 40*gib) }),
 		"load, end, do not fit":         lives(150, func(_, s int) float64 { return ramp(s, 600*mib, 80*gib) }),
 		"a slow load that does not fit": lives(800, func(_, s int) float64 { return ramp(s, 102*mib, 80*gib) }),
 		"a load in two paces without compute": with(lives(400, func(_, s int) float64 {
@@ -255,7 +254,6 @@ func TestLivesThatAreNoCrashLoop(t *testing.T) {
 			}
 		}),
 		"runs that end far from full":       lives(1500, func(_, s int) float64 { return 10*gib + float64(s)*2*mib }),
-		"four models, loaded one by one":    with(lives(21600, func(_, s int) float64 { return stairs(s, 14, 14, 1000, 2500, 9000) }), func(p *program) { p.step, p.lives = 4, 4 }),
 		"a last phase that does not fit":    lives(2400, func(_, s int) float64 { return 10*gib + float64(max(0, s-2300))*0.7*gib }),
 		"a request that does not fit":       lives(2400, func(_, s int) float64 { return 10*gib + float64(btoi(s%500 < 50)*(s/500+1))*14*gib }),
 		"another pace each time":            lives(1500, func(n, s int) float64 { return 10*gib + float64(s)*float64(1+2*(n%2))*5*mib }),
@@ -271,15 +269,6 @@ func TestLivesThatAreNoCrashLoop(t *testing.T) {
 			}
 		}
 	}
-}
-
-// stairs is memory that loads first GiB, and then step GiB more at each of those seconds.
-func stairs(s int, first, step float64, at ...int) float64 {
-	held := min(float64(1+s), first)
-	for _, from := range at {
-		held += share(float64(s-from)/step) * step
-	}
-	return held * gib
 }
 
 // The GPU's verdict stays over the pauses, the pod's is there while it has a process, and the forecast is
@@ -379,28 +368,10 @@ func TestCrashLoopIsJudgedByItsRules(t *testing.T) {
 	}
 }
 
-// Who mutes a program hears nothing more of its crash loop; and one between two of its processes keeps its
-// rules: those of nobody else hold for it.
+// A program between two of its processes keeps its rules: those of nobody else hold for it.
 func TestCrashLoopIsReconfigured(t *testing.T) {
 	p := filling(80*gib, 10*gib, 900)
-	p.bare, p.lives, p.step, p.pause = true, 4, 4, constant(100)
-	mute := false
-	d := newDomainOf(t, func(Subject[int]) Config {
-		cfg := DefaultConfig()
-		cfg.Mute = mute
-		return cfg
-	})
-	p.pause = constant(0)
-	if all := p.run(t, d, nil); !all.device.Leak {
-		t.Fatal("no crash loop: the test shows nothing")
-	}
-	mute = true
-	d.Reconfigure()
-	if j := d.Judgement(); j.Device.Leak {
-		t.Errorf("it is muted: %+v", j.Device)
-	}
-
-	p.lives, p.pause = 5, constant(100)
+	p.bare, p.lives, p.step, p.pause = true, 5, 4, constant(100)
 	var named *Domain[int]
 	named = newDomainOf(t, func(s Subject[int]) Config {
 		cfg := DefaultConfig()
@@ -591,33 +562,6 @@ func TestProgramHasNoSum(t *testing.T) {
 	d.Reconfigure()
 	if got := groupOf(&Member[int]{Group: "ml/loop", Program: "loop.py"}); got != (groupName{Name: "ml/loop"}) {
 		t.Errorf("a program in a pod is known as %+v", got)
-	}
-}
-
-// Where nobody comes in place of the last life, or only who is no next one, it is told for no longer than a
-// pod may be away, and that long beside the time that the next one has.
-func TestCrashLoopThatIsGivenUp(t *testing.T) {
-	const lasts, lives = 900, 4
-	for name, c := range map[string]struct {
-		company func(s int) (int, float64)
-		until   int // seconds after the last life
-	}{
-		"its parent stays":     {func(int) (int, float64) { return 1000, 600 * mib }, 600},
-		"a probe now and then": {func(s int) (int, float64) { return (1000 + s/60) * btoi(s%60 < 20), 500 * mib }, 600 + lasts*3/2},
-		"small jobs in a row":  {func(s int) (int, float64) { return 1000 + s/300, 4 * gib }, 600 + lasts*3/2},
-	} {
-		for _, bare := range []bool{false, true} {
-			p := filling(80*gib, 10*gib, lasts)
-			p.lives, p.step, p.bare = lives+1, 4, bare
-			p.pause = func(n int) int { return 20 + n/lives*20000 }
-			p.lasts = func(n int) int { return lasts * btoi(n < lives) }
-			p.company = func(n, s int) (int, float64) { return c.company(n*(lasts+20) + s) }
-			all := p.run(t, newDomain(t), nil)
-			end := lives*(lasts+20) - 20 + c.until
-			if len(all.changes) != 2 || all.changes[1] < end-20 || all.changes[1] > end+40 {
-				t.Errorf("%s, bare %t: the verdict changed at %v, want its end at %d", name, bare, all.changes, end)
-			}
-		}
 	}
 }
 
