@@ -368,15 +368,16 @@ func TestCrashLoopIsJudgedByItsRules(t *testing.T) {
 	}
 }
 
-// A program between two of its processes keeps its rules: those of nobody else hold for it.
+// A program between two of its processes keeps its rules: those of nobody else hold for it. While it has one it takes new ones.
 func TestCrashLoopIsReconfigured(t *testing.T) {
 	p := filling(80*gib, 10*gib, 900)
-	p.bare, p.lives, p.step, p.pause = true, 5, 4, constant(100)
+	p.bare, p.lives, p.step, p.pause = true, 5, 4, func(n int) int { return 100 * btoi(n < 4) }
+	threshold := 0.95 // of who is known by its name
 	var named *Domain[int]
 	named = newDomainOf(t, func(s Subject[int]) Config {
 		cfg := DefaultConfig()
 		if s.Kind == KindMember && named != nil && named.Knows(s.Key) {
-			cfg.LeakThreshold = 0.95 // of who is known by its name
+			cfg.LeakThreshold = threshold
 		}
 		return cfg
 	})
@@ -387,6 +388,10 @@ func TestCrashLoopIsReconfigured(t *testing.T) {
 	})
 	if len(all.lives) > 0 {
 		t.Errorf("the verdict changed in the lives %v", all.lives)
+	}
+	threshold = 0.5
+	if named.Reconfigure(); !named.Judgement().Device.Leak {
+		t.Error("the new threshold does not hold")
 	}
 }
 
