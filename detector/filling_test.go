@@ -57,6 +57,9 @@ func TestFull(t *testing.T) {
 				if finite := j.Device.SecondsToOOM.OK && !math.IsInf(j.Device.SecondsToOOM.V, 1); finite != (j.Evidence != EvidenceNone) || finite != j.Rate.OK {
 					t.Fatalf("second %d: full in %g s at %v, evidence %q", s, j.Device.SecondsToOOM.V, j.Rate, j.Evidence)
 				}
+				if j.Evidence != EvidenceNone && c.by == onset+8*60 {
+					namesWhoGrows(t, s, j)
+				}
 			}
 			v := &j.Device
 			if j.Evidence != c.ends {
@@ -77,28 +80,13 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// A process that grows beside another carries the time of the memory, leak or not; the other one and what nobody owns end
-// never.
-func TestFullNamesWhoGrows(t *testing.T) {
-	d, seen := newDomain(t), 0
-	for s := range 2400 {
-		j := show(t, d, frame(s, gib, proc(1, 10*gib+float64(max(0, s-1200))*2*mib), proc(2, 20*gib)))
-		if j.Evidence == EvidenceNone {
-			continue
-		}
-		v := &j.Device
-		if m := &j.Members[0]; m.SecondsToOOM != v.SecondsToOOM || m.Lower != v.Lower || m.Upper != v.Upper {
-			t.Fatalf("second %d: who grows has %v, the memory %v", s, m.SecondsToOOM, v.SecondsToOOM)
-		}
-		for name, other := range map[string]*Verdict{"who does not grow": &j.Members[1].Verdict, "what nobody owns": &j.Residual} {
-			if !math.IsInf(other.SecondsToOOM.V, 1) {
-				t.Fatalf("second %d: %s has %v", s, name, other.SecondsToOOM)
-			}
-		}
-		seen++
-	}
-	if seen < 600 {
-		t.Errorf("a time in %d frames only", seen)
+// namesWhoGrows checks that the first process, which grows, carries the time of the memory, leak or not, and that the second one and
+// what nobody owns never end.
+func namesWhoGrows(t *testing.T, s int, j *Judgement[int]) {
+	t.Helper()
+	v, m, other, rest := &j.Device, &j.Members[0], &j.Members[1], &j.Residual
+	if m.SecondsToOOM != v.SecondsToOOM || m.Lower != v.Lower || m.Upper != v.Upper || !math.IsInf(other.SecondsToOOM.V, 1) || !math.IsInf(rest.SecondsToOOM.V, 1) {
+		t.Fatalf("second %d: the memory ends in %v, who grows in %v, the other one in %v, the rest in %v", s, v.SecondsToOOM, m.SecondsToOOM, other.SecondsToOOM, rest.SecondsToOOM)
 	}
 }
 

@@ -215,14 +215,10 @@ func TestRestoreRefusesWhatCannotBe(t *testing.T) {
 		"one part of two":     func(d *Domain[int], s *series.Series) { d.members[1].Live = s },
 		"residuals":           func(d *Domain[int], _ *series.Series) { d.exits.Recent = make([]stat.Bytes, 10) },
 		"after the last":      func(d *Domain[int], _ *series.Series) { d.members[1].Last++ },
-		"a year later":        func(d *Domain[int], _ *series.Series) { d.members[1].Activity.Quiet = d.past.Last + 9000*time.Hour },
 		"no width":            func(_ *Domain[int], s *series.Series) { s.Scales[2].Width = 0 },
 		"a trough below zero": func(_ *Domain[int], s *series.Series) { s.Scales[1].Troughs.Push(stat.Point{V: -1}) },
-		"give-back":           func(_ *Domain[int], s *series.Series) { s.Scales[1].Given = math.Inf(1) },
-		"steady":              func(_ *Domain[int], s *series.Series) { s.Growths[1].Steady = -1 },
 		"scale":               func(_ *Domain[int], s *series.Series) { s.Leak.Best = 7 },
 		"steps":               func(_ *Domain[int], s *series.Series) { s.Steps.N = 5 },
-		"window":              func(_ *Domain[int], s *series.Series) { s.Windows[0].Span = 1 },
 		"windows": func(_ *Domain[int], s *series.Series) {
 			s.Windows = append(s.Windows, s.Windows[0], s.Windows[0], s.Windows[0])
 		},

@@ -60,18 +60,3 @@ func TestZombie(t *testing.T) {
 		}
 	}
 }
-
-// A process that leaks is a leak, whoever will use it again.
-func TestLeakIsNoZombie(t *testing.T) {
-	for rate, want := range map[float64]Pattern{mib: PatternLeakLinear, 0: PatternZombie} {
-		patterns := idle(t, func(m *Member[int], s int) {
-			m.Used = Of(round(10*gib + float64(max(0, s-quiet))*rate))
-			if s < quiet+1200 {
-				m.SM = Of(0.9) // or its growth would be a load
-			}
-		})
-		if p := patterns[3599]; p != want {
-			t.Errorf("%g bytes a second: %q, want %q", rate, p, want)
-		}
-	}
-}

@@ -17,7 +17,7 @@ type Moments struct {
 	XX, XY, YY float64       // Σ(x−X)², Σ(x−X)(y−Y), Σ(y−Y)²
 }
 
-// momentsOf returns the moments of the points.
+// momentsOf returns the moments of the points. Memory is counted from that of the first one, so that a line does not depend on it.
 func momentsOf(pts []Point) (m Moments) {
 	if len(pts) == 0 {
 		return m
@@ -33,7 +33,7 @@ func momentsOf(pts []Point) (m Moments) {
 	}
 	n := float64(m.N)
 	m.XX, m.XY, m.YY = m.XX-m.X*m.X/n, m.XY-m.X*m.Y/n, m.YY-m.Y*m.Y/n
-	m.X, m.Y = m.X/n, m.Y/n+float64(pts[0].V)
+	m.X, m.Y = m.X/n, m.Y/n
 	return m
 }
 

@@ -53,7 +53,7 @@ func (m *Moments) residuals(pts []Point, numbers, slope, square, skew float64) (
 	var errors, last float64
 	for i, p := range pts {
 		dx := m.seconds(p.At) - m.X
-		residual := float64(p.V) - m.Y - slope*dx - square*(dx*dx-skew*dx-m.XX/float64(m.N))
+		residual := float64(p.V-pts[0].V) - m.Y - slope*dx - square*(dx*dx-skew*dx-m.XX/float64(m.N))
 		errors += residual * residual
 		if i > 0 {
 			changes += (residual - last) * (residual - last)
@@ -86,7 +86,7 @@ func parabola(pts []Point) (rate, bend, sure float64) {
 	n := float64(m.N)
 	var s3, s4, s2y float64
 	for _, p := range pts {
-		dx, dy := m.seconds(p.At)-m.X, float64(p.V)-m.Y
+		dx, dy := m.seconds(p.At)-m.X, float64(p.V-pts[0].V)-m.Y
 		s3 += dx * dx * dx
 		s4 += dx * dx * dx * dx
 		s2y += dx * dx * dy
