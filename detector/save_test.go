@@ -88,7 +88,6 @@ func judged(t *testing.T, frame func(s int, rng *rand.Rand) *Frame[int], restore
 	d, rng := newDomain(t), rand.New(rand.NewPCG(17, 18))
 	for s := range 2500 {
 		j := show(t, d, frame(s, rng))
-		slices.SortFunc(j.Exited, func(a, b Exit[int]) int { return a.Key - b.Key })
 		all = append(all, fmt.Sprintf("%+v", *j))
 		if !restore(s) {
 			continue

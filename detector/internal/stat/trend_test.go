@@ -156,18 +156,6 @@ func TestCorrelation(t *testing.T) {
 			t.Errorf("%+v: %g", c, got)
 		}
 	}
-	rng := rand.New(rand.NewPCG(107, 108))
-	for _, want := range []float64{0, 0.3, 0.7, 0.9} {
-		x, last, errors, changes := 0.0, 0.0, 0.0, 0.0
-		for range 100_000 {
-			last, x = x, want*x+rng.NormFloat64()
-			errors += x * x
-			changes += (x - last) * (x - last)
-		}
-		if got := correlation(errors, changes); math.Abs(got-want) > 0.01 {
-			t.Errorf("correlation %g, want %g", got, want)
-		}
-	}
 }
 
 // What is still to come of growth that slows down as an exponential does is what it lacks of its limit. Where the points do
