@@ -65,6 +65,8 @@ func (o *options) judges() []judge {
 type sees struct {
 	alone  bool // the memory of the GPU, and no processes
 	probes bool // what the allocators in processes say, of PyTorch's kind and of BFC's
+	// strangers says that nobody knows what a process runs, so that what its program held before does not count.
+	strangers bool
 }
 
 // ours is the detector of the exporter.
@@ -96,8 +98,12 @@ func (o *ours) observe(s *gpu.Sample, in *gpu.Instance, _ gpu.Memory) error {
 		frame, _ = o.frames.Instance(gpu.Info{}, s, in)
 	}
 	for i := range frame.Members {
-		if m := &frame.Members[i]; !o.sees.probes {
+		m := &frame.Members[i]
+		if !o.sees.probes {
 			m.Allocated, m.Reserved, m.Split = detector.Value{}, detector.Value{}, detector.Value{}
+		}
+		if o.sees.strangers {
+			m.Runs = 0
 		}
 	}
 	if err := o.domain.Observe(frame); err != nil {
