@@ -207,31 +207,21 @@ func (p *procfs) read(pid uint32, before *process) *process {
 	return now
 }
 
-// statBuffers hold one stat file each; it is a few hundred bytes long.
-var statBuffers = sync.Pool{New: func() any { return new([4096]byte) }}
+// file reads a file of pid.
+func (p *procfs) file(pid uint32, name string) ([]byte, error) {
+	return os.ReadFile(filepath.Join(p.root, strconv.FormatUint(uint64(pid), 10), name))
+}
 
 func (p *procfs) stat(pid uint32) (hostfs.Stat, error) {
-	b := statBuffers.Get().(*[4096]byte)
-	defer statBuffers.Put(b)
-	n, err := readFile(p.root+"/"+strconv.FormatUint(uint64(pid), 10)+"/stat", b[:])
+	b, err := p.file(pid, "stat")
 	if err != nil {
 		return hostfs.Stat{}, err
 	}
-	return hostfs.ParseStat(b[:n])
+	return hostfs.ParseStat(b)
 }
 
 // isService reports whether the control group of pid has a supervisor other than the lost parent, or cannot be read.
 func (p *procfs) isService(pid uint32) bool {
-	b, err := os.ReadFile(filepath.Join(p.root, strconv.FormatUint(uint64(pid), 10), "cgroup"))
+	b, err := p.file(pid, "cgroup")
 	return err != nil || hostfs.ParseCgroup(string(b)).Service
-}
-
-// readFile fills b with the beginning of a file. Package os would also offer each file to the runtime's poller.
-func readFile(path string, b []byte) (n int, err error) {
-	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, err
-	}
-	defer syscall.Close(fd)
-	return syscall.Read(fd, b)
 }
