@@ -93,7 +93,7 @@ func New(o Options) (*Reader, error) {
 	}
 	return &Reader{
 		procFS: cmp.Or(o.ProcFS, "/proc"), sites: o.Sites, device: device, processes: map[gpu.ProcessID]*process{},
-		budget: hostfs.NewBudget(hostfs.PerSecond, hostfs.Save),
+		budget: hostfs.NewBudget(hostfs.PerSecond),
 	}, nil
 }
 

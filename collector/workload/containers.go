@@ -74,7 +74,6 @@ type containers struct {
 type attempt struct {
 	at      time.Time
 	sockets []socketFile // as they were then
-	served  bool         // a runtime answered
 	err     error
 }
 
@@ -108,7 +107,7 @@ func (c *containers) find(id string) (p place, done bool) {
 	if p, ok := c.answers.get(id); ok {
 		return p, true
 	}
-	if !c.waiting[id] && c.nobodyToAsk() {
+	if !c.waiting[id] && c.nobodyThere() {
 		c.answers.put(id, place{})
 		return place{}, true
 	}
@@ -142,18 +141,11 @@ func (c *containers) problem() error {
 func (c *containers) none() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.needed && allMissing(lookAt(c.sockets))
+	return c.nobodyThere()
 }
 
-// nobodyToAsk reports that no socket is there, or that the runtimes did not serve Kubernetes: to do so they must start anew, with
-// new sockets. It needs c.mu.
-func (c *containers) nobodyToAsk() bool {
-	if c.needed {
-		return false
-	}
-	now := lookAt(c.sockets)
-	return allMissing(now) || !c.last.at.IsZero() && c.last.err == nil && !c.last.served && slices.Equal(now, c.last.sockets)
-}
+// nobodyThere is none for a caller that has c.mu.
+func (c *containers) nobodyThere() bool { return !c.needed && allMissing(lookAt(c.sockets)) }
 
 // run asks the runtime when find has met an unknown container, until ctx is done. One list answers for all unknown
 // containers. After failures it waits longer and longer.
@@ -206,7 +198,7 @@ func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 	if ctx.Err() != nil {
 		return true, ctx.Err() // the exporter stops: no problem of the runtime
 	}
-	now.at, now.served, now.err = time.Now(), places != nil, err
+	now.at, now.err = time.Now(), err
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,7 +209,7 @@ func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 	if socket != "" {
 		c.sockets = []string{socket}
 	}
-	c.needed = c.needed || now.served // it is a node of Kubernetes, whatever happens to its socket
+	c.needed = c.needed || places != nil // it is a node of Kubernetes, whatever happens to its socket
 	c.learn(waiting, places)
 	return true, nil
 }

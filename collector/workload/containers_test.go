@@ -336,10 +336,12 @@ func TestContainersRuntimeWithoutCRI(t *testing.T) {
 		unknown(t, c, idA)
 		<-pauses
 		known(t, c, idA, place{})
-		known(t, c, idB, place{}) // at once
-		noProblem(t, c)           // a Docker host
+		unknown(t, c, idB)
+		<-pauses
+		known(t, c, idB, place{})
+		noProblem(t, c) // a Docker host
 
-		// It is asked again when it is started anew, with the CRI this time.
+		// It is started anew, with the CRI this time.
 		stop()
 		having(inPod(containerNumber(3), "default", "a", "main")).start(t, socket)
 		unknown(t, c, containerNumber(3))

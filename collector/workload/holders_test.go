@@ -257,12 +257,12 @@ func TestHoldersThatCannotBeRead(t *testing.T) {
 func TestHoldersOnABudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTree(t)
-		const many, links, perSecond, pause = 100, 60, 10, 15 * time.Second
+		const many, links, perSecond, pause = 100, 60, 5, 30 * time.Second
 		for pid := range uint32(many) {
 			tr.add(pid+10, process{comm: "many", start: 1, exe: "/bin/many", fds: slices.Repeat([]string{"/dev/null"}, links)})
 		}
 		r := tr.resolver(Config{})
-		r.walks.budget = hostfs.NewBudget(perSecond, pause)
+		r.walks.budget = hostfs.NewBudget(perSecond)
 		looked := func() (n int) {
 			for _, k := range r.walks.known {
 				if time.Since(k.looked) == pause {
