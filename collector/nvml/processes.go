@@ -110,7 +110,7 @@ func (r *reading) resolve(l listed, p *process, at time.Duration) (gpu.Process, 
 	}
 	out := gpu.Process{ID: gpu.ProcessID{PID: l.pid, Start: p.start}, Type: l.kind, Used: l.used, Started: p.started}
 	if p.readAt == at {
-		out.CPU, out.State, out.Orphaned = p.cpu, gpu.Letter(p.state), p.orphaned
+		out.CPU, out.State, out.Orphaned = p.cpu, p.state, p.orphaned
 	}
 	if l.instance != noInstance {
 		out.Instance = gpu.Some(l.instance)

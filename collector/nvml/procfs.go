@@ -33,7 +33,7 @@ type process struct {
 	start    uint64        // field 22 of /proc/PID/stat; 0 where it was never seen
 	started  gpu.Opt[time.Duration]
 	cpu      gpu.Opt[time.Duration]
-	state    byte // 0 where it could not be read this time, X where it is not there any more
+	state    string // "" where it could not be read this time, X where it is not there any more
 	parent   uint32
 	orphaned bool
 	alive    bool // it could be read this time
@@ -128,7 +128,7 @@ func (p *procfs) bootTime() gpu.Opt[time.Duration] {
 // come. The turns of processes are spread over statInterval by their numbers.
 func (p *process) stands(pid uint32, at time.Duration) bool {
 	turn := func(t time.Duration) time.Duration { return (t + time.Duration(pid)*time.Second) / statInterval }
-	return p.alive && p.state != 'D' && p.state != 'Z' && turn(p.readAt) == turn(at)
+	return p.alive && p.state != "D" && p.state != "Z" && turn(p.readAt) == turn(at)
 }
 
 // look is read outside of the loop of a GPU, which no file of another process may hold up. A read that does not return in time
@@ -179,7 +179,7 @@ func (p *procfs) read(pid uint32, before *process) *process {
 	if err != nil {
 		gone := before.unread()
 		if gone != nil && gone.start != 0 && (errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH)) {
-			gone.state = 'X'
+			gone.state = "X"
 		}
 		return gone
 	}

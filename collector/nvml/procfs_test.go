@@ -59,7 +59,7 @@ func TestReadProcess(t *testing.T) {
 		t.Fatal("not the host's pid namespace")
 	}
 	got := p.read(42, nil)
-	if got == nil || got.start != 12345 || got.state != 'R' || !got.alive || got.orphaned {
+	if got == nil || got.start != 12345 || got.state != "R" || !got.alive || got.orphaned {
 		t.Fatalf("read: %+v", got)
 	}
 	if want := gpu.Some(4 * time.Second); got.cpu != want {
@@ -87,7 +87,7 @@ func TestProcessThatCannotBeFound(t *testing.T) {
 	before := p.read(42, nil)
 	f.remove(42)
 	gone := p.read(42, before)
-	if gone == nil || gone.start != 100 || gone.started != before.started || gone.alive || gone.state != 'X' || gone.cpu.OK {
+	if gone == nil || gone.start != 100 || gone.started != before.started || gone.alive || gone.state != "X" || gone.cpu.OK {
 		t.Errorf("after its end: %+v, want the same identity and that it has ended", gone)
 	}
 	if still := p.read(42, gone); still == nil || still.start != 100 {
@@ -212,7 +212,7 @@ func TestStuckRead(t *testing.T) {
 	if got := p.look("GPU-1", 5, nil); got != nil {
 		t.Errorf("a process that was never read: %+v", got)
 	}
-	if got := p.look("GPU-1", 5, &process{start: 4711, alive: true}); got.start != 4711 || got.alive || got.state != 0 {
+	if got := p.look("GPU-1", 5, &process{start: 4711, alive: true}); got.start != 4711 || got.alive || got.state != "" {
 		t.Errorf("one that was read before: %+v", got)
 	}
 	if len(p.reads) != 1 {
@@ -258,7 +258,7 @@ func (l *lookups) next(kept bool) (gpu.Process, bool) {
 }
 
 // wasRead reports whether the process was read for a sample.
-func wasRead(p gpu.Process) bool { return p.State != 0 }
+func wasRead(p gpu.Process) bool { return p.State != "" }
 
 // A process is read once in 15 s, and has no half of it in between. Another one of its number is told then.
 func TestProcessesAreReadSeldom(t *testing.T) {
@@ -306,7 +306,7 @@ func TestProcessesThatAreAlwaysRead(t *testing.T) {
 		l.next(false)
 	}
 	for i := range 20 {
-		if p, _ := l.next(false); p.State != 'X' || p.ID.Start != 100 {
+		if p, _ := l.next(false); p.State != "X" || p.ID.Start != 100 {
 			t.Fatalf("sample %d after its end: %+v", i, p)
 		}
 	}

@@ -159,7 +159,7 @@ func (r *Resolver) holders(ctx context.Context, pids []uint32) []Holder {
 		id := gpu.ProcessID{PID: pid, Start: k.start}
 		r.Owner(id) // so that all are looked up at the same time
 		for _, device := range k.devices {
-			list = append(list, Holder{device, gpu.Process{ID: id, State: gpu.Letter(s.State)}})
+			list = append(list, Holder{device, gpu.Process{ID: id, State: s.State}})
 		}
 	}
 	list = list[:min(len(list), maxHolders)]

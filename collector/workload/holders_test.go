@@ -24,7 +24,7 @@ import (
 func summary(holders []Holder) (s []string) {
 	for _, h := range holders {
 		p := h.Process
-		s = append(s, fmt.Sprintf("%s %d/%d %c %s", h.Device, p.ID.PID, p.ID.Start, p.State, p.Owner.Process))
+		s = append(s, fmt.Sprintf("%s %d/%d %s %s", h.Device, p.ID.PID, p.ID.Start, p.State, p.Owner.Process))
 	}
 	slices.Sort(s)
 	return s
