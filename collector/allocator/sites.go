@@ -117,7 +117,7 @@ func (text *answerText) sites() Sites {
 	for i := range s.List {
 		site := &s.List[i]
 		site.UUID, site.Line = bareUUID(printable(site.UUID, 48)), printable(site.Line, maxLine)
-		site.Frames = slices.Clone(site.Frames[:min(len(site.Frames), maxFrames)])
+		site.Frames = append([]string(nil), site.Frames[:min(len(site.Frames), maxFrames)]...)
 		for j, f := range site.Frames {
 			site.Frames[j] = printable(f, maxLine)
 		}

@@ -30,7 +30,7 @@ type device struct {
 	// says so by not offering a call, which may be so for a moment only.
 	settled atomic.Bool
 
-	// The rest belongs to the goroutine that reads, but for mig.changed.
+	// The rest belongs to the goroutine that reads.
 	mig       migMode
 	schedule  schedule
 	stamper   stamper

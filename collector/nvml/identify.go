@@ -30,26 +30,25 @@ type identification struct {
 	last gpu.Opt[gpu.Info]
 }
 
-// knownGrace is how long identifyAll waits for positions with a known device. Without an answer the device stays, and other
+// knownGrace is how long identifyAll waits for a position with a known device. Without an answer the device stays, and other
 // GPUs must not wait for one that hangs.
 const knownGrace = time.Second
 
 // identifyAll returns the devices at the first n positions, ordered by index. It waits for slow ones until the timeout or ctx
 // ends.
 func (s *Source) identifyAll(ctx context.Context, n int, generation uint64) ([]*device, error) {
-	var known, unknown []*identification
+	began := time.Now()
 	for _, id := range s.ask(n, generation) {
+		patience := s.cfg.Timeout
 		if id.last.OK {
-			known = append(known, id)
-		} else {
-			unknown = append(unknown, id)
+			patience = min(knownGrace, patience)
 		}
-	}
-	if err := await(ctx, unknown, s.cfg.Timeout); err != nil {
-		return nil, err
-	}
-	if err := await(ctx, known, min(knownGrace, s.cfg.Timeout)); err != nil {
-		return nil, err
+		select {
+		case <-id.done:
+		case <-time.After(patience - time.Since(began)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	var devices []*device
 	for i := range n {
@@ -73,21 +72,6 @@ func (s *Source) identifyAll(ctx context.Context, n int, generation uint64) ([]*
 		devices = append(devices, d)
 	}
 	return devices, nil
-}
-
-// await waits until all have an answer, the time is over or ctx ends. Only the last is an error.
-func await(ctx context.Context, list []*identification, most time.Duration) error {
-	over := time.After(most)
-	for _, id := range list {
-		select {
-		case <-id.done:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-over:
-			return nil
-		}
-	}
-	return nil
 }
 
 // ask starts an identification for each position that has none under way, and returns those.

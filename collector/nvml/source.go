@@ -31,8 +31,8 @@ type Config struct {
 	// LibraryPath is the file or name of the library. "" is libnvidia-ml.so.1 as the dynamic linker finds it, or in one of the
 	// usual places of containers.
 	LibraryPath string
-	// Interval is the time between two samples of a GPU; 1 s. SlowInterval is the time between two questions for its MIG mode,
-	// unless the driver reports a change; 15 s.
+	// Interval is the time between two samples of a GPU; 1 s. SlowInterval is the time between two questions for its MIG mode;
+	// 15 s.
 	Interval, SlowInterval time.Duration
 	// ProcFS and SysFS are the host's procfs and sysfs; /proc and /sys. Outside the host's pid namespace the driver counts
 	// processes in the own namespace, so they are looked up in its procfs only.
@@ -226,7 +226,8 @@ func (s *Source) initialise() error {
 		_ = s.library.shutdown(&s.calls)
 	}
 	s.bus.accept()
-	if err := s.library.initialise(&s.calls); err != nil {
+	if ret := counted(&s.calls, entry, s.library.Init); ret != nvml.SUCCESS {
+		err := driverError(ret, errors.New(entry+" failed"))
 		// A library that never worked may work once the driver's module is the new one. One that worked stays the old one.
 		// Only Init is believed: each new process might get the same answer from another call.
 		err.Fatal = s.worked && err.Reason == gpu.ReasonMismatch

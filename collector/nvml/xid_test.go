@@ -95,7 +95,7 @@ func TestKernelLogIsMissedOnlyWhereAllDependOnIt(t *testing.T) {
 	if err := w.readLog(); err == nil {
 		t.Error("no GPU has events, and a missing log is no error")
 	}
-	w.source.known.list(nil)
+	w.listeners = nil
 	if err := w.readLog(); err != nil {
 		t.Errorf("without GPUs: %v", err)
 	}
