@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -89,9 +88,6 @@ func (w *walks) unreadable() (lowest uint32, why error) {
 	return lowest, why
 }
 
-// openFile is a device file that a process has open, and the link to it.
-type openFile struct{ device, link string }
-
 // Holders returns the processes that have a GPU's device file open, with or without memory on it, ordered by pid: they keep
 // a GPU from being reset. A process counts once for each device. There are at most 256, of the lowest pids.
 //
@@ -131,17 +127,34 @@ func (r *Resolver) Holders(ctx context.Context) ([]Holder, error) {
 	return r.holders(ctx, pids), nil
 }
 
-// findDevices notes the device files that a process has open. The error means that they are unreadable.
+// findDevices notes the device files that a process has open, one of each. The error means that they are unreadable.
 func (r *Resolver) findDevices(ctx context.Context, pid uint32, k *walk) error {
-	files, err := r.deviceFiles(ctx, pid)
-	if gone(err) || err != nil && r.isKernelThread(pid) {
-		err = nil
-	}
 	k.devices = nil
-	if len(files) > 0 {
-		k.start, k.devices = r.confirm(pid, files)
+	d, err := r.open(pid)
+	if err == nil {
+		defer d.Close()
+		k.start, k.devices, err = r.devicesOf(ctx, d)
+	}
+	if gone(err) {
+		return nil
 	}
 	return err
+}
+
+// devicesOf returns the start of a process, and the device files that it has open.
+func (r *Resolver) devicesOf(ctx context.Context, d procDir) (start uint64, devices []string, err error) {
+	s, err := readStat(d)
+	if err != nil || s.Kernel { // nobody can list the files of a thread of the kernel
+		return 0, nil, err
+	}
+	err = hostfs.List(d.path()+"/fd", maxLinks, r.walks.budget, func(link, target string) error {
+		device, err := deviceOf(link, target)
+		if device != "" && !slices.Contains(devices, device) {
+			devices = append(devices, device)
+		}
+		return cmp.Or(err, ctx.Err())
+	})
+	return s.Start, devices, err
 }
 
 // holders returns the holders of the last looks, with their owners.
@@ -217,18 +230,6 @@ func (r *Resolver) processes() ([]uint32, error) {
 	return pids, nil
 }
 
-// deviceFiles returns the device files that a process has open, one of each.
-func (r *Resolver) deviceFiles(ctx context.Context, pid uint32) (files []openFile, err error) {
-	err = hostfs.List(r.path(pid)+"/fd", maxLinks, r.walks.budget, func(link, target string) error {
-		device, err := deviceOf(link, target)
-		if device != "" && !slices.ContainsFunc(files, func(f openFile) bool { return f.device == device }) {
-			files = append(files, openFile{device, link})
-		}
-		return cmp.Or(err, ctx.Err())
-	})
-	return files, err
-}
-
 // deviceOf returns the GPU's device file that a link with this text points to, "" if it is none.
 func deviceOf(link, target string) (string, error) {
 	device := deviceName(target)
@@ -238,7 +239,7 @@ func deviceOf(link, target string) (string, error) {
 	// Any file may have that name, also one on a file system that does not answer.
 	held, err := hostfs.Hold(link)
 	if gone(err) {
-		return device, nil // it was open a moment ago, and confirm checks it again
+		return device, nil // it was open a moment ago
 	}
 	if err != nil {
 		return "", err
@@ -264,24 +265,6 @@ func deviceName(path string) string {
 	return "/dev/nvidia" + n
 }
 
-// confirm returns the files of pid that are still open, and the start of the process that has them: another process may have
-// the number by now. A file that is open between two reads of one start belongs to that process.
-func (r *Resolver) confirm(pid uint32, files []openFile) (start uint64, devices []string) {
-	before, err := r.stat(pid)
-	if err != nil {
-		return 0, nil
-	}
-	for _, f := range files {
-		if target, err := os.Readlink(f.link); err == nil && deviceName(target) == f.device {
-			devices = append(devices, f.device)
-		}
-	}
-	if after, err := r.stat(pid); err != nil || after.Start != before.Start {
-		return 0, nil
-	}
-	return before.Start, devices
-}
-
 func (r *Resolver) stat(pid uint32) (hostfs.Stat, error) {
 	d, err := r.open(pid)
 	if err != nil {
@@ -289,10 +272,4 @@ func (r *Resolver) stat(pid uint32) (hostfs.Stat, error) {
 	}
 	defer d.Close()
 	return readStat(d)
-}
-
-// isKernelThread reports whether pid is a thread of the kernel, whose files nobody can list. Anyone may ask.
-func (r *Resolver) isKernelThread(pid uint32) bool {
-	s, err := r.stat(pid)
-	return err == nil && s.Kernel
 }
