@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -37,8 +38,7 @@ const (
 	// minListInterval is between two lists: a list costs the runtime work for each container on the host.
 	minListInterval = time.Second
 	// maxListDelay is between two lists that fail.
-	maxListDelay   = 10 * time.Second
-	runtimeTimeout = 5 * time.Second
+	maxListDelay = 10 * time.Second
 	// maxContainers bounds the answers that are kept.
 	maxContainers = 8192
 	// maxWaiting bounds the containers that one list is made for, so that one generation of answers can keep them.
@@ -255,24 +255,11 @@ func listError(socket string, err error) error {
 	return fmt.Errorf("list the containers of the runtime at %s: %w%s", socket, err, advice(err, runtimeFlag))
 }
 
-// withRuntime calls use with a client of the runtime at a socket. Each call has its own connection: calls are rare, and
-// a restart of the runtime breaks none.
-func withRuntime(ctx context.Context, socket string, use func(context.Context, runtimeapi.RuntimeServiceClient) error) error {
-	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
-	defer cancel()
-	client, err := dialSocket(ctx, socket)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	return use(ctx, runtimeapi.NewRuntimeServiceClient(client))
-}
-
 // list returns all containers of a runtime by ID, also the exited ones: their processes may still hold memory.
 func list(ctx context.Context, socket string) (map[string]place, error) {
 	places := map[string]place{}
-	err := withRuntime(ctx, socket, func(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
-		answer, err := client.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	err := withSocket(ctx, socket, func(ctx context.Context, client *grpc.ClientConn) error {
+		answer, err := runtimeapi.NewRuntimeServiceClient(client).ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 		for _, ctr := range answer.GetContainers() {
 			if id := ctr.GetId(); hostfs.IsID(id) { // find is never asked for another
 				places[id] = placeOf(ctr)
@@ -314,8 +301,8 @@ func (r *Resolver) Ended(ctx context.Context, containerID string) (well, known b
 	known = len(there) > 0 || !needed // or else the runtime restarts
 	for _, s := range there {
 		var is *runtimeapi.ContainerStatus
-		err := withRuntime(ctx, s.path, func(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
-			answer, err := client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: containerID})
+		err := withSocket(ctx, s.path, func(ctx context.Context, client *grpc.ClientConn) error {
+			answer, err := runtimeapi.NewRuntimeServiceClient(client).ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: containerID})
 			is = answer.GetStatus()
 			return err
 		})

@@ -261,8 +261,8 @@ func TestAdvice(t *testing.T) {
 func TestContainersRuntimeHangs(t *testing.T) {
 	asked := make(chan struct{})
 	r := &fakeRuntime{list: func(ctx context.Context) ([]*runtimeapi.Container, error) {
-		if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > runtimeTimeout {
-			t.Errorf("the list has until %v, want %v", deadline, runtimeTimeout)
+		if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > socketTimeout {
+			t.Errorf("the list has until %v, want %v", deadline, socketTimeout)
 		}
 		asked <- struct{}{}
 		<-ctx.Done()
@@ -281,7 +281,7 @@ func TestContainersRuntimeHangs(t *testing.T) {
 	begin := time.Now()
 	cancel()
 	ended.Wait()
-	if d := time.Since(begin); d > runtimeTimeout/2 {
+	if d := time.Since(begin); d > socketTimeout/2 {
 		t.Errorf("run ended %v after its context", d)
 	}
 	noProblem(t, c)
