@@ -23,8 +23,8 @@ const (
 	// watchInterval is how often Watch looks for new GPUs and into the kernel log, and how often at most it asks a driver that
 	// does not wait.
 	watchInterval = time.Second
-	// maxBackoff is the longest pause before a failing GPU is asked again.
-	maxBackoff = 30 * time.Second
+	// retryPause is the pause before a failing GPU is asked again, unless it is found again before.
+	retryPause = 15 * time.Second
 )
 
 // Watch implements gpu.Source: it reports XID errors from the driver's events, and from the kernel log for GPUs without
@@ -160,7 +160,6 @@ type listener struct {
 	watcher   *watcher
 	eventless atomic.Bool   // the driver has none for this GPU
 	woken     chan struct{} // has an element to end a pause
-	failures  int           // in a row
 	// watched was reported last. It belongs to run, and to the watcher once the GPU has turned out to be eventless.
 	watched bool
 }
@@ -187,15 +186,15 @@ func (l *listener) run(ctx context.Context) {
 			notify(l.watcher.source.known.relisted) // the kernel log is read for it from now on
 			return
 		}
+		pause := retryPause
 		if errors.Is(err, errStale) {
-			l.failures = 0
+			pause = watchInterval
 		}
 		select {
 		case <-l.woken:
-		case <-time.After(min(watchInterval<<min(l.failures, 10), maxBackoff)):
+		case <-time.After(pause):
 		case <-ctx.Done():
 		}
-		l.failures++
 	}
 }
 
@@ -260,13 +259,8 @@ func (l *listener) wait(set nvml.EventSet, call caller) (happened bool, err erro
 	if errors.Is(err, errAbsent) {
 		err = errors.New(eventCall + " is not offered any more") // it may be again
 	}
-	if err != nil {
-		return false, err
+	if happened {
+		l.watcher.event(gpu.Event{Time: time.Now(), UUID: l.device.info.UUID, PCIBusID: l.device.info.PCIBusID, XID: data.EventData})
 	}
-	l.failures = 0
-	if !happened {
-		return false, nil
-	}
-	l.watcher.event(gpu.Event{Time: time.Now(), UUID: l.device.info.UUID, PCIBusID: l.device.info.PCIBusID, XID: data.EventData})
-	return true, nil
+	return happened, err
 }

@@ -145,7 +145,7 @@ func watching(t *testing.T, s *Source, report func(gpu.Event)) (stop func()) {
 }
 
 // A GPU is watched from the moment on in which it is found: a program may fail on it at once. So is one that comes
-// back after its listener has waited longer and longer.
+// back while its listener makes a pause.
 func TestWatchedAsSoonAsFound(t *testing.T) {
 	const register = "nvmlDeviceRegisterEvents"
 	synctest.Test(t, func(t *testing.T) {
