@@ -48,7 +48,7 @@ func newAllotments(socket string, given bool) *allotments {
 }
 
 // none reports that no socket is named and none is at the usual place.
-func (a *allotments) none() bool { return !a.given && allMissing(lookAt([]string{a.socket})) }
+func (a *allotments) none() bool { return !a.given && len(present([]string{a.socket})) == 0 }
 
 // list returns the allotments now, at most maxAllotments. A GPU of several replicas may be there several times. It is nil, nil where there is no kubelet.
 func (a *allotments) list(ctx context.Context) ([]Allotment, error) {

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -67,14 +66,9 @@ type containers struct {
 	// waiting are the containers that the next list is made for.
 	waiting map[string]bool
 	answers recent[string, place]
-	last    attempt
-}
-
-// attempt is the outcome of a list.
-type attempt struct {
-	at      time.Time
-	sockets []socketFile // as they were then
-	err     error
+	// err is why the last list failed, at that time.
+	err error
+	at  time.Time
 }
 
 // newContainers takes the paths of unix sockets, with or without "unix://". If a person has given them, one of them must
@@ -90,11 +84,6 @@ func newContainers(sockets []string, given bool) *containers {
 	for _, s := range sockets {
 		c.sockets = append(c.sockets, strings.TrimPrefix(s, "unix://"))
 	}
-	// A wrong path is reported at the start, not when the first container comes.
-	c.last.sockets = lookAt(c.sockets)
-	if given && allMissing(c.last.sockets) {
-		c.last.err = listError(c.sockets[0], fs.ErrNotExist)
-	}
 	return c
 }
 
@@ -107,7 +96,7 @@ func (c *containers) find(id string) (p place, done bool) {
 	if p, ok := c.answers.get(id); ok {
 		return p, true
 	}
-	if !c.waiting[id] && c.nobodyThere() {
+	if !c.waiting[id] && !c.needed && len(present(c.sockets)) == 0 {
 		c.answers.put(id, place{})
 		return place{}, true
 	}
@@ -121,31 +110,28 @@ func (c *containers) find(id string) (p place, done bool) {
 	return place{}, false
 }
 
-// problem returns why the last list failed, and what to do about it; nil if it did not, if no runtime is needed, or if
-// the sockets have changed since.
+// problem returns why no socket can be used, and what to do about it; nil if one can, or if no runtime is needed. A wrong path
+// is one at the start, and not only when the first container comes.
 func (c *containers) problem() error {
 	c.mu.Lock()
-	last, sockets := c.last, c.sockets
-	c.mu.Unlock()
-	if last.err == nil || !slices.Equal(last.sockets, lookAt(sockets)) {
+	defer c.mu.Unlock()
+	switch {
+	case c.needed && len(present(c.sockets)) == 0:
+		return listError(c.sockets[0], fs.ErrNotExist)
+	case errors.Is(c.err, fs.ErrNotExist): // it exists by now
+		return nil
+	case time.Since(c.at) > 2*maxListDelay: // while a container waits, lists go on, and each one confirms the problem
 		return nil
 	}
-	// While a container waits, lists go on, and each one confirms the problem. A missing socket needs no confirmation.
-	if time.Since(last.at) > 2*maxListDelay && !slices.ContainsFunc(last.sockets, socketFile.isMissing) {
-		return nil
-	}
-	return last.err
+	return c.err
 }
 
 // none reports that no runtime is needed and no socket is there.
 func (c *containers) none() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.nobodyThere()
+	return !c.needed && len(present(c.sockets)) == 0
 }
-
-// nobodyThere is none for a caller that has c.mu.
-func (c *containers) nobodyThere() bool { return !c.needed && allMissing(lookAt(c.sockets)) }
 
 // run asks the runtime when find has met an unknown container, until ctx is done. One list answers for all unknown
 // containers. After failures it waits longer and longer.
@@ -187,22 +173,19 @@ func pause(ctx context.Context, d time.Duration) bool {
 // find brings back the containers that are still of interest.
 func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 	c.mu.Lock()
-	waiting, paths, needed := c.waiting, c.sockets, c.needed
+	waiting, sockets, needed := c.waiting, c.sockets, c.needed
 	c.waiting = map[string]bool{}
 	c.mu.Unlock()
 	if len(waiting) == 0 {
 		return false, nil
 	}
-	now := attempt{sockets: lookAt(paths)}
-	socket, places, err := listFirst(ctx, now.sockets, needed)
+	socket, places, err := listFirst(ctx, sockets, needed)
 	if ctx.Err() != nil {
 		return true, ctx.Err() // the exporter stops: no problem of the runtime
 	}
-	now.at, now.err = time.Now(), err
-
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last = now
+	c.err, c.at = err, time.Now()
 	if err != nil {
 		return true, err
 	}
@@ -227,22 +210,23 @@ func (c *containers) learn(waiting map[string]bool, places map[string]place) {
 }
 
 // listFirst returns the list of the first runtime that has containers, and its socket. Docker's containerd does not serve
-// Kubernetes, or has an empty list. places is nil if no runtime answered; the first failure is then the error. A missing
-// socket, or one of something else, is a failure only if it is needed.
-func listFirst(ctx context.Context, sockets []socketFile, needed bool) (socket string, places map[string]place, err error) {
-	for _, s := range sockets {
-		if s.missing && !needed {
-			continue
-		}
-		found, failed := list(ctx, s.path)
+// Kubernetes, or has an empty list. places is nil if no runtime answered; the first failure is then the error. That no
+// socket is there, or one of something else, is a failure only if it is needed.
+func listFirst(ctx context.Context, sockets []string, needed bool) (socket string, places map[string]place, err error) {
+	there := present(sockets)
+	if needed && len(there) == 0 {
+		return "", nil, listError(sockets[0], fs.ErrNotExist)
+	}
+	for _, s := range there {
+		found, failed := list(ctx, s)
 		switch {
 		case failed == nil && len(found) > 0:
-			return s.path, found, nil
+			return s, found, nil
 		case failed == nil:
 			places = found
 		case !needed && (errors.Is(failed, fs.ErrNotExist) || status.Code(failed) == codes.Unimplemented):
 		default:
-			err = cmp.Or(err, listError(s.path, failed))
+			err = cmp.Or(err, listError(s, failed))
 		}
 	}
 	if places != nil {
@@ -297,11 +281,11 @@ func (r *Resolver) Ended(ctx context.Context, containerID string) (well, known b
 	c.mu.Lock()
 	sockets, needed := c.sockets, c.needed
 	c.mu.Unlock()
-	there := slices.DeleteFunc(lookAt(sockets), socketFile.isMissing)
+	there := present(sockets)
 	known = len(there) > 0 || !needed // or else the runtime restarts
 	for _, s := range there {
 		var is *runtimeapi.ContainerStatus
-		err := withSocket(ctx, s.path, func(ctx context.Context, client *grpc.ClientConn) error {
+		err := withSocket(ctx, s, func(ctx context.Context, client *grpc.ClientConn) error {
 			answer, err := runtimeapi.NewRuntimeServiceClient(client).ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: containerID})
 			is = answer.GetStatus()
 			return err

@@ -203,7 +203,7 @@ func TestContainersWithoutRuntimeSocket(t *testing.T) {
 	pauses := running(t, given)
 	unknown(t, given, idA)
 	<-pauses
-	wantProblem(t, given, socket, "no such file", "--collector.workload.cri-socket")
+	wantProblem(t, given, socket, "not exist", "--collector.workload.cri-socket")
 
 	// The runtime comes later than the exporter.
 	having(inPod(idA, "default", "late", "main"), inPod(idB, "default", "later", "main")).start(t, socket)
@@ -304,7 +304,7 @@ func TestContainersRuntimeRestarts(t *testing.T) {
 			<-pauses
 			unknown(t, c, idB) // it will be back: this host has Kubernetes
 			<-pauses
-			wantProblem(t, c, socket, "no such file")
+			wantProblem(t, c, socket, "not exist")
 			known(t, c, idA, a)
 
 			having(inPod(idB, "default", "b", "main")).start(t, socket)
@@ -517,7 +517,7 @@ func TestContainersProblemPasses(t *testing.T) {
 		t.Error("no problem")
 	}
 	c.mu.Lock()
-	c.last.at = c.last.at.Add(-2*maxListDelay - time.Second)
+	c.at = c.at.Add(-2*maxListDelay - time.Second)
 	c.mu.Unlock()
 	noProblem(t, c)
 	c.find(idA)

@@ -26,29 +26,12 @@ const (
 	socketTimeout = 5 * time.Second // of a connection and its call
 )
 
-// socketFile is what the file system shows of a socket.
-type socketFile struct {
-	path    string
-	missing bool
-	made    int64 // in nanoseconds, 0 if hidden: a server that starts replaces its socket
-}
-
-func (s socketFile) isMissing() bool { return s.missing }
-
-func lookAt(paths []string) []socketFile {
-	seen := make([]socketFile, len(paths))
-	for i, path := range paths {
-		info, err := os.Stat(path)
-		seen[i] = socketFile{path: path, missing: errors.Is(err, fs.ErrNotExist)}
-		if err == nil {
-			seen[i].made = info.ModTime().UnixNano()
-		}
-	}
-	return seen
-}
-
-func allMissing(sockets []socketFile) bool {
-	return !slices.ContainsFunc(sockets, func(s socketFile) bool { return !s.missing })
+// present returns the sockets that are not missing.
+func present(sockets []string) []string {
+	return slices.DeleteFunc(slices.Clone(sockets), func(socket string) bool {
+		_, err := os.Stat(socket)
+		return errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // withSocket calls use with a client of a unix socket. Each call has its own connection: calls are rare, and a server that
