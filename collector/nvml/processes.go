@@ -90,14 +90,11 @@ func (r *reading) processes(s *gpu.Sample) {
 
 // lookUp returns what is known of a listed process, read for this sample or, while that holds, for an earlier one.
 func (r *reading) lookUp(l listed, at time.Duration) *process {
-	before := r.device.processes.seen[l.pid]
-	if before != nil && !l.kept && before.stands(l.pid, at) {
+	before := cmp.Or(r.device.processes.seen[l.pid], &process{})
+	if !l.kept && before.stands(l.pid, at) {
 		return before
 	}
 	p := r.device.source.procs.look(r.device.info.UUID, l.pid, before)
-	if p == nil {
-		p = &process{}
-	}
 	p.readAt = at
 	return p
 }
@@ -105,7 +102,7 @@ func (r *reading) lookUp(l listed, at time.Duration) *process {
 // resolve returns a listed process, of which p is known. It reports false for one of an earlier list that has ended.
 func (r *reading) resolve(l listed, p *process, at time.Duration) (gpu.Process, bool) {
 	before := r.device.processes.seen[l.pid]
-	if l.kept && (!p.alive || before == nil || before.start != p.start) {
+	if l.kept && (!p.alive() || before == nil || before.start != p.start) {
 		return gpu.Process{}, false
 	}
 	out := gpu.Process{ID: gpu.ProcessID{PID: l.pid, Start: p.start}, Type: l.kind, Used: l.used, Started: p.started}

@@ -36,8 +36,10 @@ type process struct {
 	state    string // "" where it could not be read this time, X where it is not there any more
 	parent   uint32
 	orphaned bool
-	alive    bool // it could be read this time
 }
+
+// alive reports whether it could be read this time.
+func (p *process) alive() bool { return p.state != "" && p.state != "X" }
 
 // procfs reads processes. Its methods may be called from any goroutine.
 type procfs struct {
@@ -128,7 +130,7 @@ func (p *procfs) bootTime() gpu.Opt[time.Duration] {
 // come. The turns of processes are spread over statInterval by their numbers.
 func (p *process) stands(pid uint32, at time.Duration) bool {
 	turn := func(t time.Duration) time.Duration { return (t + time.Duration(pid)*time.Second) / statInterval }
-	return p.alive && p.state != "D" && p.state != "Z" && turn(p.readAt) == turn(at)
+	return p.alive() && p.state != "D" && p.state != "Z" && turn(p.readAt) == turn(at)
 }
 
 // look is read outside of the loop of a GPU, which no file of another process may hold up. A read that does not return in time
@@ -160,25 +162,20 @@ func (p *procfs) look(uuid string, pid uint32, before *process) *process {
 	}
 }
 
-// unread is all that is known of a process that cannot be read now; nil if it was never read.
-func (p *process) unread() *process {
-	if p == nil {
-		return nil
-	}
-	return &process{start: p.start, started: p.started}
-}
+// unread is all that is known of a process that cannot be read now.
+func (p *process) unread() *process { return &process{start: p.start, started: p.started} }
 
-// read reads pid. before is the read for the last sample, nil if there was none. A process that is gone keeps its identity
-// while the driver lists its number, because a successor of the same number would be found. It returns nil where nothing is
-// known, and where the procfs counts processes otherwise than the driver.
+// read reads pid. before is the read for the last sample, empty if there was none. A process that is gone keeps its identity
+// while the driver lists its number, because a successor of the same number would be found. Nothing is known of any process
+// where the procfs counts them otherwise than the driver.
 func (p *procfs) read(pid uint32, before *process) *process {
 	if !p.numbersMatch() {
-		return nil
+		return &process{}
 	}
 	s, err := p.stat(pid)
 	if err != nil {
 		gone := before.unread()
-		if gone != nil && gone.start != 0 && (errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH)) {
+		if gone.start != 0 && (errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH)) {
 			gone.state = "X"
 		}
 		return gone
@@ -188,9 +185,8 @@ func (p *procfs) read(pid uint32, before *process) *process {
 		cpu:    gpu.Some(time.Duration(s.Ticks) * (time.Second / gpu.ProcessorTicks)),
 		state:  s.State,
 		parent: s.Parent,
-		alive:  true,
 	}
-	known := before != nil && before.start == s.Start
+	known := before.start == s.Start
 	if known {
 		now.started = before.started
 	}
@@ -199,7 +195,7 @@ func (p *procfs) read(pid uint32, before *process) *process {
 	}
 	switch {
 	case s.Parent != 1 || !p.hostNamespace():
-	case known && before.alive && before.parent == s.Parent:
+	case known && before.parent == s.Parent:
 		now.orphaned = before.orphaned
 	default:
 		now.orphaned = !p.isService(pid)
