@@ -14,12 +14,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // Opt is a value that may be absent. The zero Opt is absent.
@@ -310,22 +308,6 @@ func (t ProcessType) String() string {
 	return ""
 }
 
-// Letter is that of a process's state: a number is none in a recording.
-type Letter byte
-
-// MarshalText returns the letter.
-func (l Letter) MarshalText() ([]byte, error) { return []byte(string(rune(l))), nil }
-
-// UnmarshalText takes a letter.
-func (l *Letter) UnmarshalText(text []byte) error {
-	r, size := utf8.DecodeRune(text)
-	if size != len(text) || size == 0 || r > math.MaxUint8 {
-		return fmt.Errorf("cannot read %q as the letter of a state", text)
-	}
-	*l = Letter(r)
-	return nil
-}
-
 // Process is one process on a GPU.
 type Process struct {
 	ID   ProcessID   `json:"id"`
@@ -344,9 +326,9 @@ type Process struct {
 	Decoder          Opt[float64] `json:"decoder,omitzero"`
 	// CPU is the processor time that it has used so far. Like State it need not be in every sample.
 	CPU Opt[time.Duration] `json:"cpu,omitzero"`
-	// State is the letter of /proc/PID/stat; 0 if it was not read this time, X if the process has ended and the driver lists
+	// State is the letter of /proc/PID/stat; "" if it was not read this time, X if the process has ended and the driver lists
 	// it all the same. Orphaned says that its parent is gone and that it is no service.
-	State    Letter `json:"state,omitzero"`
+	State    string `json:"state,omitzero"`
 	Orphaned bool   `json:"orphaned,omitzero"`
 	// Owner is the owner of the process. A driver does not know it: nil, until the reader of the sample looks it up.
 	Owner *Owner `json:"owner,omitzero"`
