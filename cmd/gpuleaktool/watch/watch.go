@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/command"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
 )
@@ -99,14 +100,11 @@ func (w *watchCommand) looker(ctx context.Context) (look, func(), error) {
 	if w.address == "" {
 		return lookHere(ctx, w.local)
 	}
-	cfg := &config.HTTPClientConfig{FollowRedirects: true, EnableHTTP2: true}
-	if w.httpConfig != "" {
-		var err error
-		if cfg, _, err = config.LoadHTTPConfigFile(w.httpConfig); err != nil {
-			return nil, nil, fmt.Errorf("--http.config.file=%s: %w", w.httpConfig, err)
-		}
+	cfg, err := promapi.LoadHTTP(w.httpConfig)
+	if err != nil {
+		return nil, nil, err
 	}
-	client, err := config.NewClientFromConfig(*cfg, command.Program, config.WithUserAgent(version.ComponentUserAgent(command.Program)))
+	client, err := config.NewClientFromConfig(cfg, command.Program, config.WithUserAgent(version.ComponentUserAgent(command.Program)))
 	if err != nil {
 		return nil, nil, fmt.Errorf("--http.config.file=%s: %w", w.httpConfig, err)
 	}

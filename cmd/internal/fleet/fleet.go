@@ -130,7 +130,7 @@ type Source struct {
 func Open(address string, cfg Config) (*Source, error) {
 	var err error
 	cfg.Client, err = promapi.NewClient(promapi.ClientConfig{
-		URL: address, HTTP: &cfg.HTTP, HTTPConfigFile: cfg.file, HTTPConfigFlag: "source.config", Program: "gpu_leak_exporter", KeepAlive: true,
+		URL: address, HTTP: cfg.HTTP, HTTPFlag: "--source.config=" + cfg.file, Program: "gpu_leak_exporter",
 	})
 	if err != nil {
 		return nil, err
