@@ -1,6 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package watch shows on a terminal what an exporter says of a node now.
 package watch
 
 import (

@@ -89,9 +89,6 @@ func (h *Config) counts(s *sampler.State) []verdictCount {
 	return list
 }
 
-// startModels is how many models of GPUs are named.
-const startModels = 3
-
 // watchedWords counts the GPUs by their model, and the processes.
 func watchedWords(s *sampler.State) string {
 	models, n, known, instances := map[string]int{}, 0, false, 0
@@ -106,15 +103,10 @@ func watchedWords(s *sampler.State) string {
 	names := slices.SortedFunc(maps.Keys(models), func(a, b string) int {
 		return cmp.Or(-cmp.Compare(models[a], models[b]), cmp.Compare(a, b))
 	})
-	parts := make([]string, 0, startModels)
-	for _, name := range names[:min(len(names), startModels)] {
-		parts = append(parts, fmt.Sprintf("%d × %s", models[name], name))
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%d × %s", models[name], name)
 	}
-	text := humanize.Count(len(s.Devices), "GPU") + " (" + strings.Join(parts, ", ")
-	if more := len(names) - len(parts); more > 0 {
-		text += fmt.Sprintf(" and %d more models", more)
-	}
-	text += ")"
+	text := humanize.Count(len(s.Devices), "GPU") + " (" + strings.Join(names, ", ") + ")"
 	if instances > 0 {
 		text += ", " + humanize.Count(instances, "MIG instance")
 	}
