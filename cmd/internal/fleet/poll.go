@@ -19,7 +19,8 @@ import (
 const (
 	// askTimeout bounds one request.
 	askTimeout = time.Minute
-	// shortSpan is how far back a request goes at least. Later samples, up to Config.MaxAge, are looked for once in lookEvery.
+	// shortSpan is how far back a request goes at least, that for capacities and a part of the history, too. Later samples, up to
+	// Config.MaxAge, are looked for once in lookEvery.
 	shortSpan = time.Minute
 	lookEvery = time.Minute
 	// longestSpan is the longest time of one request. A longer one is read in parts, as the history is. 20,000 GPUs that are scraped
@@ -27,12 +28,8 @@ const (
 	longestSpan = 15 * time.Minute
 	// longestGap bounds the time that is read again after a time without answers, if Config.History is not longer.
 	longestGap = 6 * time.Hour
-	// boundsSpan is how far back it is looked for how much memory there is, at least.
-	boundsSpan = time.Minute
 	// boundsEvery is how often it is asked how much memory there is: that of a GPU does not change.
 	boundsEvery = 5 * time.Minute
-	// leastPart is how short a part is made that cannot be read.
-	leastPart = time.Minute
 	// historyTries is how often a part of the history is asked for, by a Prometheus that answers something else, before
 	// it is left out.
 	historyTries = 3
@@ -151,7 +148,7 @@ func (s *Source) askBounds(ctx context.Context) error {
 		query = s.cfg.Capacity
 	case s.known:
 		names := append([]string{s.selector.Name}, s.selector.Metric.Bounds()...)
-		query = fmt.Sprintf("%s[%dms]", s.selector.Of(names...), max(boundsSpan, 4*s.cfg.Interval).Milliseconds())
+		query = fmt.Sprintf("%s[%dms]", s.selector.Of(names...), max(shortSpan, 4*s.cfg.Interval).Milliseconds())
 	default:
 		return nil
 	}
@@ -205,8 +202,8 @@ func (s *Source) readHistory(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			large := to-h.from > leastPart
-			h.part = max(leastPart, (h.part / 2).Truncate(time.Millisecond))
+			large := to-h.from > shortSpan
+			h.part = max(shortSpan, ((to - h.from) / 2).Truncate(time.Millisecond))
 			if large && promapi.IsTooMuch(err) {
 				continue
 			}
