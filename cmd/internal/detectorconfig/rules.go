@@ -171,7 +171,7 @@ func (p *parser) set(key string, line int, n *yaml.Node, value *cli.Value) {
 	if !ok {
 		return
 	}
-	if err := value.InFile(key).Set(text); err != nil {
+	if err := value.Named(key + ": ").Set(text); err != nil {
 		p.fail(n.Line, "%s", err)
 	}
 }
