@@ -126,7 +126,7 @@ func TestPrometheus(t *testing.T) {
 	for _, l := range lines(t, stdout) {
 		known := "unknown"
 		if l.Capacity != nil {
-			known = strconv.FormatFloat(*l.Capacity, 'f', -1, 64)
+			known = strconv.FormatUint(*l.Capacity, 10)
 		}
 		capacities[l.Series.String()+" "+known] = true
 	}
@@ -144,9 +144,9 @@ func TestPrometheusUnit(t *testing.T) {
 		value       float64
 		want        string
 	}{
-		{"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_USED", 2, `"used_bytes":2097152`},
+		{"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_USED", 2, `"used_bytes":2097152,`},
 		{"gpu_memory_used_bytes", "gpu_memory_used_bytes", 2, `"used_bytes":2,`},
-		{"", "sum by (pod) (DCGM_FI_DEV_FB_USED)", 2, `"used_bytes":2097152`},
+		{"", "sum by (pod) (DCGM_FI_DEV_FB_USED)", 2, `"used_bytes":2097152,`},
 		{"", "sum(x)", 2, "--query: sum(x) does not tell its unit"},
 	} {
 		_, stdout, stderr := asking(t, &fakePrometheus{series: map[string]func(string, float64) (float64, bool){
@@ -168,8 +168,8 @@ func TestTooManySamples(t *testing.T) {
 	day := []string{"--start=2026-03-01T00:00:00Z", "--end=2026-03-02T00:00:00Z", "--output=json", "--step=15s"}
 	_, stdout, stderr := asking(t, f, "x_bytes", day...)
 	for i, l := range lines(t, stdout) {
-		if l.Used != float64(15*i) {
-			t.Fatalf("line %d: %g bytes", i+1, l.Used)
+		if *l.Used != uint64(15*i) {
+			t.Fatalf("line %d: %d bytes", i+1, *l.Used)
 		}
 	}
 	// The whole, then both halves.

@@ -15,7 +15,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -194,6 +196,23 @@ const Unnamed = "unnamed"
 
 // Named reports whether the name of the GPU is known: a log of a single GPU may not tell it.
 func (i *Info) Named() bool { return i.UUID != "" && i.UUID != Unnamed }
+
+var fullUUID = regexp.MustCompile(`^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// Title names the GPU for people: by its index or, where that is not known, by its UUID.
+func (i *Info) Title() string {
+	switch {
+	case i.Index >= 0:
+		return "GPU " + i.IndexLabel()
+	case !i.Named():
+		return "the GPU"
+	case fullUUID.MatchString(i.UUID): // its first part is enough, as for nvidia-smi -i
+		return i.UUID[:len("GPU-12345678")]
+	case len(i.UUID) >= 3 && strings.EqualFold(i.UUID[:3], "gpu"):
+		return i.UUID
+	}
+	return "GPU " + i.UUID
+}
 
 // Sample is one fast reading of a GPU.
 type Sample struct {

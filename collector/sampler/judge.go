@@ -36,6 +36,9 @@ func (l *loop) newMemory(instance gpu.Opt[uint32], profile string) *memory {
 // learn has the detector see a sample of which nobody will see the verdict, because a later one is there. The curves
 // have it, too.
 func (l *loop) learn(sample *gpu.Sample) {
+	if len(sample.Processes) > 0 {
+		l.processes.note(sample)
+	}
 	l.reconfigure()
 	if sample.Memory.Used.OK {
 		l.peak.Add(sample.T, peakSpan, sample.Memory.Used.V)
