@@ -26,6 +26,14 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // tool runs the program.
 func tool(ctx context.Context, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
@@ -37,9 +45,7 @@ func tool(ctx context.Context, args ...string) (code int, stdout, stderr string)
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -47,9 +53,7 @@ func write(t *testing.T, name, text string) string {
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -68,9 +72,7 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	if got != read(t, path) {
 		t.Errorf("differs from %s; see what changed with go test . -update and git diff\n%.3000s", path, got)
@@ -136,9 +138,7 @@ func lines(t *testing.T, text string) []backtest.Line {
 		if errors.Is(err, io.EOF) {
 			return list
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if n := len(list); n > 0 && l.Time.Before(list[n-1].Time) {
 			t.Errorf("%s comes after %s", l.Time, list[n-1].Time)
 		}
@@ -276,9 +276,7 @@ func TestInterruptedBacktest(t *testing.T) {
 // TestBacktestTraces backtests real logs.
 func TestBacktestTraces(t *testing.T) {
 	paths, err := filepath.Glob("../../../shared/traces/*.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(paths) == 0 {
 		t.Skip("traces: there are none in ../../../shared/traces")
 	}

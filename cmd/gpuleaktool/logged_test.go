@@ -35,9 +35,7 @@ func leakRows(t *testing.T) (list []leakRow) {
 		r.t = at.Truncate(time.Second)
 		list = append(list, r)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return list
 }
 
@@ -189,9 +187,7 @@ func TestOtherLogs(t *testing.T) {
 				cmd := exec.CommandContext(t.Context(), "sh", "-c", convert)
 				cmd.Dir = filepath.Dir(log)
 				made, err := cmd.Output()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				pipe(t, write(t, "made.csv", string(made)))
 				code, stdout, stderr := tool(t.Context(), args...)
 				paged := "Would have paged at 2026-03-01 13:11 UTC for "
