@@ -9,7 +9,7 @@ import (
 )
 
 // What the memory allocators in processes hold, where they have a probe.
-var _ = register(family{name: "allocator", enabled: true, metrics: []metric{
+var allocatorFamily = family{name: "allocator", enabled: true, metrics: []metric{
 	gauge("gpu_process_allocator_allocated_bytes",
 		"GPU memory in bytes that live tensors of the process hold, as its framework's allocator says. Only of processes with a probe.",
 		ofAllocator(func(a *gpu.Allocator) gpu.Opt[uint64] { return a.Allocated })),
@@ -55,7 +55,7 @@ var _ = register(family{name: "allocator", enabled: true, metrics: []metric{
 			}
 			return gpu.Some(float64(p.Used.V - a.Reserved.V))
 		}),
-}})
+}}
 
 func ofAllocator(get func(*gpu.Allocator) gpu.Opt[uint64]) func(*sampler.ProcessState) optional {
 	return func(p *sampler.ProcessState) optional {

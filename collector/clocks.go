@@ -5,7 +5,7 @@ package collector
 
 import "github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 
-var _ = register(family{name: "clocks", enabled: true, metrics: []metric{
+var clocksFamily = family{name: "clocks", enabled: true, metrics: []metric{
 	gauges("gpu_clock_hertz",
 		"Clock frequency now in hertz, by clock: graphics, sm, memory, video.",
 		[]string{"clock"},
@@ -22,4 +22,4 @@ var _ = register(family{name: "clocks", enabled: true, metrics: []metric{
 				e.maybe(d.Status.Clocks[i].Max, d.Status.Clocks[i].Name)
 			}
 		}),
-}})
+}}

@@ -55,7 +55,8 @@ func New(state func() *sampler.State, o Options) (*Collector, error) {
 		return nil, err
 	}
 	c := &Collector{state: state, fleet: o.Fleet, notReal: o.NotReal, scopes: newScopes(o.Fleet)}
-	for _, f := range families {
+	for i := range families {
+		f := &families[i]
 		on, told := o.Enabled[f.name]
 		if !f.always && !on && (told || !f.enabled) {
 			continue
@@ -64,7 +65,7 @@ func New(state func() *sampler.State, o Options) (*Collector, error) {
 			if !o.Fleet.shows(&m) {
 				continue
 			}
-			r, err := newRow(m, c.scopes, o)
+			r, err := newRow(f, m, c.scopes, o)
 			if err != nil {
 				return nil, err
 			}

@@ -42,9 +42,7 @@ func allFamilies(on bool) Options {
 func newCollector(t testing.TB, s *sampler.State, o Options) *Collector {
 	t.Helper()
 	c, err := New(func() *sampler.State { return s }, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -52,13 +50,9 @@ func newCollector(t testing.TB, s *sampler.State, o Options) *Collector {
 func gather(t testing.TB, c prometheus.Collector) map[string]*dto.MetricFamily {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
-	if err := reg.Register(c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, reg.Register(c))
 	list, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	byName := make(map[string]*dto.MetricFamily, len(list))
 	for _, mf := range list {
 		byName[mf.GetName()] = mf
@@ -108,17 +102,11 @@ func TestGolden(t *testing.T) {
 			path := filepath.Join("testdata", f.name+".metrics")
 			if *update {
 				text, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, metricNames(f)...)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, text, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
+				must(t, os.WriteFile(path, text, 0o644))
 			}
 			golden, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if err := testutil.CollectAndCompare(c, bytes.NewReader(golden), metricNames(f)...); err != nil {
 				t.Errorf("%v\nIf this is as it should be: go test ./collector -run Golden -update", err)
 			}
@@ -186,9 +174,7 @@ func TestLint(t *testing.T) {
 	// papers; the linter wants _count kept for histograms and summaries.
 	exceptions := map[string]bool{"gpu_spike_count": false, "gpu_mig_spike_count": false, "gpu_process_spike_count": false, "gpu_workload_spike_count": false}
 	problems, err := testutil.CollectAndLint(newCollector(t, fixture(), allFamilies(true)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, p := range problems {
 		if _, known := exceptions[p.Metric]; known && strings.Contains(p.Text, `"_count" suffix`) {
 			exceptions[p.Metric] = true
@@ -458,9 +444,7 @@ func TestCollectConcurrently(t *testing.T) {
 		n++
 		return states[n%len(states)]
 	}, allFamilies(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(c)
 	var wg sync.WaitGroup
@@ -533,9 +517,7 @@ func BenchmarkCollect(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			text.Reset()
-			if err := c.WriteText(&text, expfmt.NewFormat(expfmt.TypeTextPlain), nil); err != nil {
-				b.Fatal(err)
-			}
+			must(b, c.WriteText(&text, expfmt.NewFormat(expfmt.TypeTextPlain), nil))
 		}
 		b.SetBytes(int64(text.Len()))
 	})

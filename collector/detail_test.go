@@ -45,9 +45,7 @@ func TestDetailKeepsWhatAlertsAsk(t *testing.T) {
 		d.Processes[4].Verdict = verdict(200, false)
 	}
 	text, err := os.ReadFile("../dashboards/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	asked := map[string]bool{}
 	for _, name := range regexp.MustCompile(`\bgpu_process_\w+`).FindAllString(string(text), -1) {
 		asked[name] = true
@@ -96,18 +94,14 @@ func TestSeriesTable(t *testing.T) {
 	fmt.Fprintf(&b, "| together | %d | %d | | |\n", total[0], total[1])
 	fmt.Fprintf(&b, "| of these, one `--detector.window` | %d | | %d | %d |\n", windows, bareWindows/8, (windows-bareWindows)/64)
 	doc, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	head, rest, found := strings.Cut(string(doc), begin)
 	got, tail, closed := strings.Cut(rest, end)
 	if !found || !closed {
 		t.Fatalf("%s has no place for the table", file)
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(head+begin+b.String()+end+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(head+begin+b.String()+end+tail), 0o644))
 	} else if got != b.String() {
 		t.Errorf("%s has another table: run go test ./collector -run SeriesTable -update, which makes\n%s", file, b.String())
 	}

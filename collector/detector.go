@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-var detectorFamily = register(family{name: "detector", enabled: true, metrics: slices.Concat(
+var detectorFamily = family{name: "detector", enabled: true, metrics: slices.Concat(
 	verdictMetrics("gpu_", map[string]string{
 		"{memory}": "the used memory of the GPU",
 		"{owner}":  "the GPU (its leaking processes and what no process accounts for, together)",
@@ -37,7 +39,7 @@ var detectorFamily = register(family{name: "detector", enabled: true, metrics: s
 	domainMetrics("gpu_mig_", "GPU instance", func(in *sampler.InstanceState) *detector.Judgement[gpu.ProcessID] { return &in.Judgement }),
 	otherMetrics,
 	findingMetrics,
-)})
+)}
 
 // domainMetrics are the series of a forecast: those of a GPU or of a GPU instance.
 func domainMetrics[T subject](prefix, what string, of func(*T) *detector.Judgement[gpu.ProcessID]) []metric {
@@ -105,99 +107,97 @@ func domainVerdict(j *detector.Judgement[gpu.ProcessID]) *detector.Verdict {
 // prefix before the name, and its words into the help.
 type verdictRow struct {
 	name, help string
-	counter    bool
+	kind       prometheus.ValueType
 	labels     []string
 	each       func(v *detector.Verdict, e *emitter)
 }
 
+// ofWindows is the row of a series a window.
+func ofWindows(name, help string, get func(*detector.Fit) optional) verdictRow {
+	return verdictRow{name, help, prometheus.GaugeValue, []string{"window"}, func(v *detector.Verdict, e *emitter) { eachWindow(v, e, get) }}
+}
+
+// once is the row of at most one series, which is there when its value means something.
+func once(name, help string, when func(*detector.Verdict) bool, get func(*detector.Verdict) optional) verdictRow {
+	return verdictRow{name, help, prometheus.GaugeValue, nil, func(v *detector.Verdict, e *emitter) {
+		if when(v) {
+			e.maybe(get(v))
+		}
+	}}
+}
+
+func always(*detector.Verdict) bool { return true }
+
+func judged(v *detector.Verdict) bool { return v.Judged }
+
+func leaks(v *detector.Verdict) bool { return v.Judged && v.Leak }
+
 var verdictRows = []verdictRow{
-	{
-		name:   "leak_slope_bytes_per_second",
-		help:   "Least-squares slope of {memory} over the window, in bytes per second, as deriv() has it. Absent until the window holds enough samples.",
-		labels: []string{"window"},
-		each: func(v *detector.Verdict, e *emitter) {
-			eachWindow(v, e, func(f *detector.Fit) optional { return value(f.Slope) })
-		},
-	}, {
-		name: "leak_r2",
-		help: "Coefficient of determination (0 to 1) of {prefix}leak_slope_bytes_per_second: the share of the variance of {memory} that a straight line explains. " +
+	ofWindows("leak_slope_bytes_per_second",
+		"Least-squares slope of {memory} over the window, in bytes per second, as deriv() has it. Absent until the window holds enough samples.",
+		func(f *detector.Fit) optional { return value(f.Slope) }),
+	ofWindows("leak_r2",
+		"Coefficient of determination (0 to 1) of {prefix}leak_slope_bytes_per_second: the share of the variance of {memory} that a straight line explains. "+
 			"A constant series has 0.",
-		labels: []string{"window"},
-		each: func(v *detector.Verdict, e *emitter) {
-			eachWindow(v, e, func(f *detector.Fit) optional { return value(f.R2) })
-		},
-	}, {
-		name:   "spike_count",
-		help:   "Spikes of {memory}, up and back, that ended inside the window.",
-		labels: []string{"window"},
-		each: func(v *detector.Verdict, e *emitter) {
-			eachWindow(v, e, func(f *detector.Fit) optional { return value(f.Spikes) })
-		},
-	}, {
-		name:    "spikes_total",
-		help:    "Spikes of {memory}, up and back, since it has been watched.",
-		counter: true,
-		each: func(v *detector.Verdict, e *emitter) {
+		func(f *detector.Fit) optional { return value(f.R2) }),
+	ofWindows("spike_count",
+		"Spikes of {memory}, up and back, that ended inside the window.",
+		func(f *detector.Fit) optional { return value(f.Spikes) }),
+	{
+		"spikes_total", "Spikes of {memory}, up and back, since it has been watched.", prometheus.CounterValue, nil,
+		func(v *detector.Verdict, e *emitter) {
 			// Memory that was not known this time has no verdict. A 0 would claim that
 			// there were no spikes, and count the earlier ones anew afterwards.
 			if v.Windows[0].N > 0 {
 				e.emit(float64(v.SpikesTotal))
 			}
 		},
-	}, {
-		name: "memory_trough_bytes",
-		help: "Lower envelope of {memory} now, in bytes: what is held and is never given back.",
-		each: func(v *detector.Verdict, e *emitter) { e.maybe(value(v.Trough)) },
-	}, {
-		name: "leak_rate_bytes_per_second",
-		help: "Growth of the memory that {owner} never gives back, in bytes per second. Present only while a leak is detected.",
-		each: whileLeak(func(v *detector.Verdict) optional { return value(v.Rate) }),
-	}, {
-		name: "leaked_bytes",
-		help: "Memory that {owner} has retained since the leak began, in bytes. Present only while a leak is detected.",
-		each: whileLeak(func(v *detector.Verdict) optional { return value(v.Leaked) }),
-	}, {
-		name: "leak_start_timestamp_seconds",
-		help: "When the leak in {memory} began, in seconds since the Unix epoch. Present only while a leak is detected.",
-		each: whileLeak(func(v *detector.Verdict) optional { return gpu.Some(v.Since.Seconds()) }),
-	}, {
-		name: "leak_confidence",
-		help: "How sure the detector is that {memory} leaks, 0 to 1. Absent until it has been watched for long enough to be judged.",
-		each: onceJudged(func(v *detector.Verdict) optional { return gpu.Some(v.Confidence) }),
-	}, {
-		name: "leak_detected",
-		help: "Whether (1 or 0) {memory} leaks. That begins when the confidence reaches --detector.leak-threshold, and ends when it falls below " +
+	},
+	once("memory_trough_bytes",
+		"Lower envelope of {memory} now, in bytes: what is held and is never given back.",
+		always, func(v *detector.Verdict) optional { return value(v.Trough) }),
+	once("leak_rate_bytes_per_second",
+		"Growth of the memory that {owner} never gives back, in bytes per second. Present only while a leak is detected.",
+		leaks, func(v *detector.Verdict) optional { return value(v.Rate) }),
+	once("leaked_bytes",
+		"Memory that {owner} has retained since the leak began, in bytes. Present only while a leak is detected.",
+		leaks, func(v *detector.Verdict) optional { return value(v.Leaked) }),
+	once("leak_start_timestamp_seconds",
+		"When the leak in {memory} began, in seconds since the Unix epoch. Present only while a leak is detected.",
+		leaks, func(v *detector.Verdict) optional { return gpu.Some(v.Since.Seconds()) }),
+	once("leak_confidence",
+		"How sure the detector is that {memory} leaks, 0 to 1. Absent until it has been watched for long enough to be judged.",
+		judged, func(v *detector.Verdict) optional { return gpu.Some(v.Confidence) }),
+	once("leak_detected",
+		"Whether (1 or 0) {memory} leaks. That begins when the confidence reaches --detector.leak-threshold, and ends when it falls below "+
 			"half of that, or a quarter of the leak is given back. Absent until judged.",
-		each: onceJudged(func(v *detector.Verdict) optional { return gpu.Some(oneIf(v.Leak)) }),
-	}, {
-		name: "seconds_to_oom",
-		help: "Seconds until {oom}. Absent where the capacity is not known, and until judged where nothing foretells an end.",
-		each: func(v *detector.Verdict, e *emitter) { e.maybe(value(v.SecondsToOOM)) },
-	}, {
-		name: "seconds_to_oom_lower",
-		help: "Lower end of the 90 % interval of {prefix}seconds_to_oom, in seconds. It is there with it.",
-		each: func(v *detector.Verdict, e *emitter) { e.maybe(value(v.Lower)) },
-	}, {
-		name: "seconds_to_oom_upper",
-		help: "Upper end of the 90 % interval of {prefix}seconds_to_oom, in seconds; +Inf: the growth may end before. It is there with it.",
-		each: func(v *detector.Verdict, e *emitter) { e.maybe(value(v.Upper)) },
-	}, {
-		name: "leak_withheld_seconds",
-		help: "Seconds that growth of {memory} must still last before this reason no longer keeps it from being called a leak: min_span (any growth must last), " +
+		judged, func(v *detector.Verdict) optional { return gpu.Some(oneIf(v.Leak)) }),
+	once("seconds_to_oom",
+		"Seconds until {oom}. Absent where the capacity is not known, and until judged where nothing foretells an end.",
+		always, func(v *detector.Verdict) optional { return value(v.SecondsToOOM) }),
+	once("seconds_to_oom_lower",
+		"Lower end of the 90 % interval of {prefix}seconds_to_oom, in seconds. It is there with it.",
+		always, func(v *detector.Verdict) optional { return value(v.Lower) }),
+	once("seconds_to_oom_upper",
+		"Upper end of the 90 % interval of {prefix}seconds_to_oom, in seconds; +Inf: the growth may end before. It is there with it.",
+		always, func(v *detector.Verdict) optional { return value(v.Upper) }),
+	{
+		"leak_withheld_seconds",
+		"Seconds that growth of {memory} must still last before this reason no longer keeps it from being called a leak: min_span (any growth must last), " +
 			"program_begin, daily_load, given_back (the height was reached and given back before), slowing (it would end before the memory is full: +Inf). Present only while growth is suspected.",
-		labels: []string{"reason"},
-		each: func(v *detector.Verdict, e *emitter) {
+		prometheus.GaugeValue, []string{"reason"},
+		func(v *detector.Verdict, e *emitter) {
 			if v.Judged && v.Withheld != detector.WithheldNone {
 				e.emit(detector.WithheldSeconds(v.WithheldFor).V, v.Withheld.String())
 			}
 		},
 	}, {
-		name: "memory_pattern",
-		help: "1 for the pattern that {memory} follows, for 60 seconds at least: stable, idle, warmup, plateau, step, sawtooth, spikes, " +
+		"memory_pattern",
+		"1 for the pattern that {memory} follows, for 60 seconds at least: stable, idle, warmup, plateau, step, sawtooth, spikes, " +
 			"leak_linear, leak_staircase, leak_cyclic, fragmentation, zombie (held, and nobody will use it again) or unreleased " +
 			"(held after the end of its process). The others are absent.",
-		labels: []string{"pattern"},
-		each: func(v *detector.Verdict, e *emitter) {
+		prometheus.GaugeValue, []string{"pattern"},
+		func(v *detector.Verdict, e *emitter) {
 			if v.Judged && v.Pattern != detector.PatternUnknown {
 				e.emit(1, v.Pattern.String())
 			}
@@ -214,24 +214,6 @@ func eachWindow(v *detector.Verdict, e *emitter, get func(*detector.Fit) optiona
 	}
 }
 
-// onceJudged emits what get says of a verdict that means something.
-func onceJudged(get func(*detector.Verdict) optional) func(*detector.Verdict, *emitter) {
-	return func(v *detector.Verdict, e *emitter) {
-		if v.Judged {
-			e.maybe(get(v))
-		}
-	}
-}
-
-// whileLeak emits what get says of a verdict that is a leak.
-func whileLeak(get func(*detector.Verdict) optional) func(*detector.Verdict, *emitter) {
-	return func(v *detector.Verdict, e *emitter) {
-		if v.Judged && v.Leak {
-			e.maybe(get(v))
-		}
-	}
-}
-
 // verdictMetrics returns the metrics of one scope, one a row. words replace those in braces in the help. of returns the
 // verdict on a subject, nil if there is none.
 func verdictMetrics[T subject](prefix string, words map[string]string, of func(*T) *detector.Verdict) []metric {
@@ -241,15 +223,12 @@ func verdictMetrics[T subject](prefix string, words map[string]string, of func(*
 		for word, s := range words {
 			help = strings.ReplaceAll(help, word, s)
 		}
-		row := gauges[T]
-		if r.counter {
-			row = counters[T]
-		}
-		metrics[i] = row(prefix+r.name, help, r.labels, func(x *T, e *emitter) {
+		metrics[i] = gauges(prefix+r.name, help, r.labels, func(x *T, e *emitter) {
 			if v := of(x); v != nil {
 				r.each(v, e)
 			}
 		})
+		metrics[i].kind = r.kind
 	}
 	return metrics
 }

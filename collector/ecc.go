@@ -5,7 +5,7 @@ package collector
 
 import "github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 
-var _ = register(family{name: "ecc", enabled: true, metrics: []metric{
+var eccFamily = family{name: "ecc", enabled: true, metrics: []metric{
 	gauge("gpu_ecc_enabled",
 		"Whether (1 or 0) the GPU's memory is protected by an error-correcting code now.",
 		func(d *sampler.DeviceState) optional { return truth(d.Status.ECC.Enabled) }),
@@ -38,4 +38,4 @@ var _ = register(family{name: "ecc", enabled: true, metrics: []metric{
 	gauge("gpu_recovery_action",
 		"What the driver asks for to recover the GPU: 0 nothing, 1 reset the GPU, 2 reboot the machine, 3 drain peer-to-peer traffic, 4 drain and reset, 5 recover the IMEX domain.",
 		func(d *sampler.DeviceState) optional { return number(d.Status.ECC.RecoveryAction) }),
-}})
+}}

@@ -21,17 +21,17 @@ type emitter struct {
 	to  sink
 	row *row
 	of  *entity
-	// seen are the row's own labels that were emitted for this entity, one list of values after another.
-	seen []string
-	// slab holds values of labels to hand out, so that not each is an allocation.
-	slab []string
+	// own are the values of the row's own labels that were emitted, one list after another; first is where those of this
+	// entity begin.
+	own   []string
+	first int
 	// windows are the lengths of windows as Prometheus prints durations.
 	windows map[time.Duration]string
 }
 
 // sink takes series: those of one row after those of another, in the order of their names.
 type sink interface {
-	// put takes a series of an entity. own are the values of the row's own labels, which belong to the sink.
+	// put takes a series of an entity. own are the values of the row's own labels, which stay as they are until end.
 	put(r *row, of *entity, v float64, own []string)
 	// end ends a row.
 	end(r *row)
@@ -60,14 +60,13 @@ type row struct {
 	names []string
 	// heads are what stands before its series in the text formats.
 	heads [numTexts]string
-	// detail says which processes have series; growing that it is left out of a GPU of a fleet that is quiet.
-	detail  Detail
+	// growing says that it is left out of what is quiet.
 	growing bool
 }
 
-func newRow(m metric, s *scopes, o Options) (row, error) {
-	if m.wanted != nil && m.wanted(o) {
-		m.labels = append(slices.Clip(m.labels), m.optional)
+func newRow(f *family, m metric, s *scopes, o Options) (row, error) {
+	if n := len(m.labels) - 1; n >= 0 && m.labels[n] == commandLabel && !o.ProcessCommand {
+		m.labels = m.labels[:n]
 	}
 	labels := slices.Concat(s.names[m.scope], m.labels)
 	heads, err := headsOf(m)
@@ -80,8 +79,7 @@ func newRow(m metric, s *scopes, o Options) (row, error) {
 		order:   sortedOrder(labels),
 		names:   labels,
 		heads:   heads,
-		detail:  o.ProcessDetail,
-		growing: o.Fleet.onlyGrowing(&m),
+		growing: o.onlyGrowing(f, &m),
 	}, nil
 }
 
@@ -101,11 +99,12 @@ func (e *emitter) emitAll(r *row, all *entities) {
 	list := all.scopes[r.scope]
 	for i := range list {
 		if r.shows(&list[i]) {
-			e.of, e.seen = &list[i], e.seen[:0]
+			e.of, e.first = &list[i], len(e.own)
 			r.collect(list[i].x, e)
 		}
 	}
 	e.to.end(r)
+	e.own = e.own[:0]
 }
 
 // maybe emits o if it is there.
@@ -127,20 +126,17 @@ func (e *emitter) emit(v float64, labels ...string) {
 		e.to.put(e.row, e.of, v, nil)
 		return
 	}
-	if len(e.slab) < n {
-		e.slab = make([]string, max(n, 128))
-	}
-	own := e.slab[:n:n]
+	at := len(e.own)
 	for i, name := range e.row.labels {
-		own[i] = sampler.LabelValue(name, labels[i])
+		e.own = append(e.own, sampler.LabelValue(name, labels[i]))
 	}
-	for seen := e.seen; len(seen) > 0; seen = seen[n:] {
+	own := e.own[at:]
+	for seen := e.own[e.first:at]; len(seen) > 0; seen = seen[n:] {
 		if slices.Equal(own, seen[:n]) {
+			e.own = e.own[:at]
 			return
 		}
 	}
-	e.seen = append(e.seen, own...)
-	e.slab = e.slab[n:]
 	e.to.put(e.row, e.of, v, own)
 }
 
@@ -164,7 +160,8 @@ const (
 	DetailGrowing Detail = "growing"
 )
 
-// ofQuiet are the series of a process that neither leaks nor grows, with DetailGrowing. The alerts on memory that is
+// ofQuiet are the series of a process that neither leaks nor grows, with DetailGrowing, and the detector's of a GPU or GPU
+// instance of a fleet. The alerts on memory that is
 // nearly full, held by a zombie or fragmented ask for its pattern. That it does not leak has to be said: an alert
 // remembers for two minutes what is not denied. Allocators have series only where a program has a probe.
 var ofQuiet = map[string]bool{
@@ -173,13 +170,23 @@ var ofQuiet = map[string]bool{
 	"gpu_process_start_time_seconds":             true,
 	"gpu_process_leak_detected":                  true,
 	"gpu_process_memory_pattern":                 true,
-	"gpu_process_device_open":                    true,
 	"gpu_process_untracked_memory_bytes":         true,
 	"gpu_process_allocator_allocated_bytes":      true,
 	"gpu_process_allocator_reserved_bytes":       true,
 	"gpu_process_allocator_inactive_split_bytes": true,
 	"gpu_process_leak_site_bytes":                true,
 	"gpu_process_allocator_info":                 true,
+
+	"gpu_leak_confidence": true, "gpu_leak_detected": true, "gpu_seconds_to_oom": true, "gpu_memory_pattern": true,
+	"gpu_mig_leak_confidence": true, "gpu_mig_leak_detected": true, "gpu_mig_seconds_to_oom": true, "gpu_mig_memory_pattern": true,
+}
+
+// onlyGrowing reports whether a metric is left out of a process that is quiet or, in a fleet, of a quiet GPU or GPU instance.
+func (o Options) onlyGrowing(f *family, m *metric) bool {
+	if o.ProcessDetail != DetailGrowing || ofQuiet[m.name] {
+		return false
+	}
+	return m.scope == ofProcess || len(o.Fleet.Labels) > 0 && f.name == detectorFamily.name && (m.scope == ofGPU || m.scope == ofInstance)
 }
 
 // quiet reports whether a memory neither leaks nor grows, as far as can be told.
@@ -188,14 +195,4 @@ func quiet(v *detector.Verdict) bool {
 }
 
 // shows reports whether the entity has series of the row.
-func (r *row) shows(of *entity) bool {
-	switch {
-	case !of.up && !r.down:
-		return false
-	case r.detail != DetailGrowing || !of.quiet:
-		return true
-	case r.scope == ofProcess:
-		return ofQuiet[r.name]
-	}
-	return !r.growing
-}
+func (r *row) shows(of *entity) bool { return (of.up || r.down) && !(of.quiet && r.growing) }

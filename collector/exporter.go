@@ -12,7 +12,7 @@ import (
 
 // The exporter itself: which GPUs it sees, and how well it reads them. Without
 // these series no other could be trusted, so they are always there.
-var _ = register(family{name: "exporter", always: true, metrics: []metric{
+var exporterFamily = family{name: "exporter", always: true, metrics: []metric{
 	gauge("gpu_up",
 		"Whether (1 or 0) the GPU can be read now. While it is 0 the GPU's measurements are left out.",
 		func(d *sampler.DeviceState) optional { return gpu.Some(oneIf(d.Up)) }).evenDown(),
@@ -117,7 +117,7 @@ var _ = register(family{name: "exporter", always: true, metrics: []metric{
 	gauge("gpu_leak_exporter_state_file_write_timestamp_seconds",
 		"When the detector's histories were last written to --detector.state-file, in seconds since the Unix epoch.",
 		func(s *sampler.State) optional { return succeededAt(s.StateFile) }),
-}})
+}}
 
 // successful and succeededAt are absent where there is no such file; the latter also before the first success.
 func successful(f *sampler.FileState) optional {

@@ -4,8 +4,6 @@
 package collector
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,10 +27,7 @@ type metric struct {
 	kind       prometheus.ValueType
 	// labels are those on top of the scope's.
 	labels []string
-	// optional is one more label, the last, that is there only if wanted says so.
-	optional string
-	wanted   func(Options) bool
-	scope    scope
+	scope  scope
 	// down says that the metric is exported of a GPU that cannot be read, too.
 	down bool
 	// collect emits the series of x, a pointer to what the scope is about.
@@ -122,20 +117,10 @@ func (m metric) evenDown() metric {
 	return m
 }
 
-// labelIf returns m with one more label, the last, where wanted says so. What emits its series gives the value in any case.
-func (m metric) labelIf(label string, wanted func(Options) bool) metric {
-	m.optional, m.wanted = label, wanted
-	return m
-}
-
 // families are ordered by name.
-var families []family
-
-// register adds f to the families that New and Families know, and returns it.
-func register(f family) family {
-	i, _ := slices.BinarySearchFunc(families, f.name, func(f family, name string) int { return cmp.Compare(f.name, name) })
-	families = slices.Insert(families, i, f)
-	return f
+var families = []family{
+	allocatorFamily, clocksFamily, detectorFamily, eccFamily, exporterFamily, memoryFamily, migFamily, nvlinkFamily,
+	pcieFamily, powerFamily, processFamily, thermalFamily, utilizationFamily, workloadFamily, xidFamily,
 }
 
 // FamilyInfo describes a family that can be switched on and off.

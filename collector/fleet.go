@@ -69,25 +69,3 @@ func (f Fleet) shows(m *metric) bool {
 	}
 	return !slices.ContainsFunc(ofHost, func(prefix string) bool { return strings.HasPrefix(m.name, prefix) })
 }
-
-// quietRows are the rows of verdicts that are there also of a memory that does not grow.
-var quietRows = []string{"leak_confidence", "leak_detected", "seconds_to_oom", "memory_pattern"}
-
-// onlyGrowing reports whether a metric of the detector is left out of a GPU or GPU instance of a fleet whose memory
-// does not grow, with DetailGrowing.
-func (f Fleet) onlyGrowing(m *metric) bool {
-	if len(f.Labels) == 0 {
-		return false
-	}
-	var prefix string
-	switch m.scope {
-	case ofInstance:
-		prefix = "gpu_mig_"
-	case ofGPU:
-		prefix = "gpu_"
-	default:
-		return false
-	}
-	return !slices.Contains(quietRows, strings.TrimPrefix(m.name, prefix)) &&
-		slices.ContainsFunc(detectorFamily.metrics, func(o metric) bool { return o.name == m.name })
-}

@@ -9,7 +9,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
-var _ = register(family{name: "memory", enabled: true, metrics: []metric{
+var memoryFamily = family{name: "memory", enabled: true, metrics: []metric{
 	gauge("gpu_memory_total_bytes",
 		"Frame buffer of the GPU in bytes: used + free + reserved. Where gpu_info has memory=\"unified\": memory of the host.",
 		func(d *sampler.DeviceState) optional { return number(d.Memory.Total) }),
@@ -36,9 +36,9 @@ var _ = register(family{name: "memory", enabled: true, metrics: []metric{
 	gauge("gpu_bar1_memory_used_bytes",
 		"Part of BAR1 that is mapped, in bytes.",
 		func(d *sampler.DeviceState) optional { return number(d.Status.BAR1.Used) }),
-}})
+}}
 
-var _ = register(family{name: "mig", enabled: true, metrics: []metric{
+var migFamily = family{name: "mig", enabled: true, metrics: []metric{
 	gauge("gpu_mig_enabled",
 		"Whether (1 or 0) the GPU is in MIG mode, divided into GPU instances. Absent where it has no MIG.",
 		func(d *sampler.DeviceState) optional { return truth(d.MIGEnabled) }),
@@ -62,4 +62,4 @@ var _ = register(family{name: "mig", enabled: true, metrics: []metric{
 	gauge("gpu_mig_memory_reserved_bytes",
 		"Memory of the GPU instance that the driver keeps for itself, in bytes. Absent where the driver does not tell.",
 		func(in *sampler.InstanceState) optional { return number(in.Memory.Reserved) }),
-}})
+}}

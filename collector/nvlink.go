@@ -9,7 +9,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
-var _ = register(family{name: "nvlink", enabled: false, metrics: []metric{
+var nvlinkFamily = family{name: "nvlink", enabled: false, metrics: []metric{
 	gauges("gpu_nvlink_up",
 		"Whether (1 or 0) this NVLink is up.",
 		[]string{"link"},
@@ -37,6 +37,6 @@ var _ = register(family{name: "nvlink", enabled: false, metrics: []metric{
 				e.maybe(number(d.Status.NVLinks[i].TransmittedBytes), linkOf(d, i), "transmit")
 			}
 		}),
-}})
+}}
 
 func linkOf(d *sampler.DeviceState, i int) string { return strconv.Itoa(d.Status.NVLinks[i].Link) }

@@ -5,7 +5,7 @@ package collector
 
 import "github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 
-var _ = register(family{name: "pcie", enabled: true, metrics: []metric{
+var pcieFamily = family{name: "pcie", enabled: true, metrics: []metric{
 	gauges("gpu_pcie_link_generation",
 		"PCI Express generation of the link, now (current) or at most (max). An idle GPU lowers it to save power.",
 		[]string{"state"},
@@ -30,4 +30,4 @@ var _ = register(family{name: "pcie", enabled: true, metrics: []metric{
 			e.maybe(number(d.Status.PCIe.ReceivedBytes), "receive")
 			e.maybe(number(d.Status.PCIe.TransmittedBytes), "transmit")
 		}),
-}})
+}}

@@ -5,7 +5,7 @@ package collector
 
 import "github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 
-var _ = register(family{name: "power", enabled: true, metrics: []metric{
+var powerFamily = family{name: "power", enabled: true, metrics: []metric{
 	gauge("gpu_power_watts",
 		"Power that the GPU and its circuits draw, in watts.",
 		func(d *sampler.DeviceState) optional { return number(d.Status.Power.Watts) }),
@@ -19,4 +19,4 @@ var _ = register(family{name: "power", enabled: true, metrics: []metric{
 	gauge("gpu_performance_state",
 		"Performance state (P-state) of the GPU, from 0 (fastest) to 15 (slowest).",
 		func(d *sampler.DeviceState) optional { return number(d.Status.Power.PerformanceState) }),
-}})
+}}

@@ -5,7 +5,7 @@ package collector
 
 import "github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 
-var _ = register(family{name: "process", enabled: true, metrics: []metric{
+var processFamily = family{name: "process", enabled: true, metrics: []metric{
 	gauge("gpu_process_memory_used_bytes",
 		"GPU memory that the process holds, in bytes. Absent where the driver does not tell.",
 		func(p *sampler.ProcessState) optional { return number(p.Used) }),
@@ -29,11 +29,11 @@ var _ = register(family{name: "process", enabled: true, metrics: []metric{
 		func(p *sampler.ProcessState) optional { return seconds(p.Idle) }),
 	gauges("gpu_process_info",
 		"Always 1; the labels say more about the process. type is compute, graphics, compute+graphics or mps.",
-		[]string{"user", "container_id", "type"},
+		[]string{"user", "container_id", "type", commandLabel},
 		func(p *sampler.ProcessState, e *emitter) {
 			o := ownerOf(&p.Process)
 			e.emit(1, o.User, o.ContainerID, p.Type.String(), o.Command)
-		}).labelIf("command", func(o Options) bool { return o.ProcessCommand }),
+		}),
 	gauge("gpu_processes",
 		"Processes on the GPU, with series of their own or without.",
 		func(d *sampler.DeviceState) optional { return ifListed(d, float64(d.ProcessCount)) }),
@@ -46,7 +46,10 @@ var _ = register(family{name: "process", enabled: true, metrics: []metric{
 	counter("gpu_process_exits_near_capacity_total",
 		"Processes that ended while less than 5 % of the GPU's memory was free: they may have died of out-of-memory.",
 		func(d *sampler.DeviceState) optional { return ifListed(d, float64(d.ExitsNearCapacity)) }),
-}})
+}}
+
+// commandLabel is a last label, which is left out without Options.ProcessCommand.
+const commandLabel = "command"
 
 // ifListed returns v, or absent where the driver has no list of processes.
 func ifListed(d *sampler.DeviceState, v float64) optional {

@@ -6,7 +6,6 @@ package collector
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -50,9 +49,7 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err, found)
 	}
 	if *update {
-		if err := os.WriteFile("README.md", []byte(strings.TrimSuffix(string(file), old)+b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile("README.md", []byte(strings.TrimSuffix(string(file), old)+b.String()), 0o644))
 	} else if old != b.String() {
 		t.Error("README.md does not say what the tables do: go test ./collector -run Readme -update")
 	}
@@ -74,12 +71,8 @@ func readmeRow(metrics []metric) string {
 	}
 	var names, scopes []string
 	m, own := metrics[0], ""
-	labels := slices.Clone(m.labels)
-	if m.optional != "" {
-		labels = append(labels, m.optional)
-	}
-	if len(labels) > 0 {
-		own = "{" + strings.Join(labels, ",") + "}"
+	if len(m.labels) > 0 {
+		own = "{" + strings.Join(m.labels, ",") + "}"
 	}
 	for _, m := range metrics {
 		names = append(names, "`"+m.name+own+"`")

@@ -24,20 +24,14 @@ func asExpfmt(t testing.TB, format expfmt.Format, c ...prometheus.Collector) str
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(c...)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var b bytes.Buffer
 	encoder := expfmt.NewEncoder(&b, format)
 	for _, f := range families {
-		if err := encoder.Encode(f); err != nil {
-			t.Fatal(err)
-		}
+		must(t, encoder.Encode(f))
 	}
 	if closer, ok := encoder.(expfmt.Closer); ok {
-		if err := closer.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, closer.Close())
 	}
 	return b.String()
 }
@@ -47,13 +41,9 @@ func written(t testing.TB, format expfmt.Format, c *Collector, others ...prometh
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(others...)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var b bytes.Buffer
-	if err := c.WriteText(&b, format, families); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.WriteText(&b, format, families))
 	return b.String()
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
-var _ = register(family{name: "thermal", enabled: true, metrics: []metric{
+var thermalFamily = family{name: "thermal", enabled: true, metrics: []metric{
 	gauges("gpu_temperature_celsius",
 		"Temperature in degrees Celsius by sensor: gpu (the die) or memory.",
 		[]string{"sensor"},
@@ -39,8 +39,7 @@ var _ = register(family{name: "thermal", enabled: true, metrics: []metric{
 			"gpu_idle is one of them and harmless; *_thermal_slowdown, hw_slowdown and hw_power_brake_slowdown are not.",
 		[]string{"reason"},
 		func(d *sampler.DeviceState, e *emitter) {
-			for i := range d.Status.Thermal.ClockEvents {
-				event := &d.Status.Thermal.ClockEvents[i]
+			for _, event := range d.Status.Thermal.ClockEvents {
 				e.maybe(truth(event.Active), event.Reason)
 			}
 		}),
@@ -48,9 +47,8 @@ var _ = register(family{name: "thermal", enabled: true, metrics: []metric{
 		"Seconds since the driver was loaded for which this reason has held the clocks below their maximum.",
 		[]string{"reason"},
 		func(d *sampler.DeviceState, e *emitter) {
-			for i := range d.Status.Thermal.ClockEvents {
-				event := &d.Status.Thermal.ClockEvents[i]
+			for _, event := range d.Status.Thermal.ClockEvents {
 				e.maybe(event.Seconds, event.Reason)
 			}
 		}),
-}})
+}}

@@ -5,7 +5,7 @@ package collector
 
 import "github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 
-var _ = register(family{name: "utilization", enabled: true, metrics: []metric{
+var utilizationFamily = family{name: "utilization", enabled: true, metrics: []metric{
 	gauge("gpu_utilization_ratio",
 		"Share (0 to 1) of the driver's last sampling period in which a kernel ran on the GPU. Absent in MIG mode.",
 		func(d *sampler.DeviceState) optional { return number(d.Status.Utilization.GPU) }),
@@ -24,4 +24,4 @@ var _ = register(family{name: "utilization", enabled: true, metrics: []metric{
 	gauge("gpu_ofa_utilization_ratio",
 		"Share (0 to 1) of the driver's last sampling period in which the optical flow accelerator was busy. Absent in MIG mode.",
 		func(d *sampler.DeviceState) optional { return number(d.Status.Utilization.OFA) }),
-}})
+}}

@@ -8,7 +8,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
-var _ = register(family{name: "workload", enabled: true, metrics: []metric{
+var workloadFamily = family{name: "workload", enabled: true, metrics: []metric{
 	gauge("gpu_workload_memory_used_bytes",
 		"GPU memory in bytes that the processes of a pod or Slurm job hold together. Present once there have been two of them or more, at once or one after the other.",
 		func(w *sampler.WorkloadState) optional { return gpu.Some(float64(w.Used)) }),
@@ -38,4 +38,4 @@ var _ = register(family{name: "workload", enabled: true, metrics: []metric{
 		"Processes on the GPUs that could not be looked up in procfs, so that it is not known whose they are: "+
 			"it does not show them, or they have kept whoever reads their files waiting for 5 seconds or more.",
 		func(s *sampler.State) optional { return gpu.Some(float64(s.Unresolved)) }),
-}})
+}}

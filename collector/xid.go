@@ -9,7 +9,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
-var _ = register(family{name: "xid", enabled: true, metrics: []metric{
+var xidFamily = family{name: "xid", enabled: true, metrics: []metric{
 	counters("gpu_xid_errors_total",
 		"XID errors of the GPU since the exporter started, by code of NVIDIA's XID catalogue. The severe ones are there with 0 while the GPU's events are watched.",
 		[]string{"xid"},
@@ -26,4 +26,4 @@ var _ = register(family{name: "xid", enabled: true, metrics: []metric{
 				e.maybe(timestamp(d.XIDs[i].Last), strconv.FormatUint(d.XIDs[i].Code, 10))
 			}
 		}).evenDown(),
-}})
+}}

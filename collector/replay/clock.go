@@ -24,12 +24,11 @@ type clock struct {
 	start    time.Time
 	interval time.Duration
 
-	layout   string          // that fitted last
-	day      time.Time       // of the last time of day
-	ofDay    time.Duration   // the last time of day
-	from, to time.Duration   // no local time comes twice between them; a row beyond finds new ones
-	rounds   int             // of rows without a time, that were before
-	seen     map[string]bool // what has had its row in this round
+	layout string          // that fitted last
+	day    time.Time       // of the last time of day
+	ofDay  time.Duration   // the last time of day
+	rounds int             // of rows without a time, that were before
+	seen   map[string]bool // what has had its row in this round
 }
 
 // stamp is the time of a row.
@@ -60,9 +59,6 @@ const errNoDate = logError("tells the time of day and no date: give the day on w
 
 // read reads a time stamp.
 func (c *clock) read(text string) (stamp, error) {
-	if t, ok := parseSMIStamp(text, c.loc); ok {
-		return c.local(text, t), nil
-	}
 	t, local, err := c.parse(text)
 	if err != nil {
 		return stamp{}, err
@@ -71,22 +67,22 @@ func (c *clock) read(text string) (stamp, error) {
 		return stamp{}, fmt.Errorf("%s is not between 1971 and %d", quote(text), gpu.LastYear)
 	}
 	if local {
-		return c.local(text, time.Duration(t.UnixNano())), nil
+		return c.local(text, t), nil
 	}
 	return stamp{text: text, t: time.Duration(t.UnixNano())}, nil
 }
 
 // parse reads a time stamp of any form. local says that it tells no zone.
 func (c *clock) parse(text string) (t time.Time, local bool, err error) {
+	if t, err := time.ParseInLocation(c.layout, text, c.loc); c.layout != "" && err == nil {
+		return t, !strings.HasSuffix(c.layout, "00"), nil
+	}
 	if t, ok := epoch(text); ok {
 		return t, false, nil
 	}
 	if t, err := time.Parse(time.TimeOnly, text); err == nil {
 		t, err := c.timeOfDay(t)
 		return t, true, err
-	}
-	if t, err := time.ParseInLocation(c.layout, text, c.loc); c.layout != "" && err == nil {
-		return t, !strings.HasSuffix(c.layout, "00"), nil
 	}
 	for _, layout := range layouts {
 		if t, err := time.ParseInLocation(layout, text, c.loc); err == nil {
@@ -143,66 +139,17 @@ func (c *clock) round(of string) (stamp, error) {
 	return c.read(c.start.Add(time.Duration(c.rounds) * c.interval).Format(time.RFC3339Nano))
 }
 
-// local returns the stamp of a local time.
-func (c *clock) local(text string, t time.Duration) stamp {
-	if t >= c.from && t < c.to {
-		return stamp{text: text, t: t}
-	}
-	first, later := c.moments(t)
-	return stamp{text, first, later}
-}
-
-// moments returns both moments of the local time of t if it comes twice because the clock is set back, else t and 0. It finds
-// from and to.
-func (c *clock) moments(t time.Duration) (first, later time.Duration) {
-	moment := time.Unix(0, int64(t)).In(c.loc)
-	_, offset := moment.Zone()
-	start, end := moment.ZoneBounds()
-	first, c.from, c.to = t, math.MinInt64, math.MaxInt64
-	if !start.IsZero() {
-		_, before := start.Add(-1).Zone()
-		back := time.Duration(max(before-offset, 0)) * time.Second
-		if c.from = time.Duration(start.UnixNano()) + back; t < c.from {
-			first, later = t-back, t
+// local returns the stamp of a local time. It comes twice if the clock is set back: then another moment, with the offset of
+// some hours before or after, shows the same.
+func (c *clock) local(text string, t time.Time) stamp {
+	s := stamp{text: text, t: time.Duration(t.UnixNano())}
+	_, offset := t.Zone()
+	for _, near := range []time.Duration{-12 * time.Hour, 12 * time.Hour} {
+		_, other := t.Add(near).Zone()
+		back := time.Duration(offset-other) * time.Second
+		if _, is := t.Add(back).Zone(); back != 0 && is == other {
+			s.t, s.later = min(s.t, s.t+back), max(s.t, s.t+back)
 		}
 	}
-	if !end.IsZero() {
-		_, after := end.Zone()
-		back := time.Duration(max(offset-after, 0)) * time.Second
-		if c.to = time.Duration(end.UnixNano()) - back; t >= c.to {
-			later = t + back
-		}
-	}
-	return first, later
-}
-
-// parseSMIStamp reads a stamp of nvidia-smi, 2026/03/01 17:01:16.000, as time.Parse does, but in a fraction of the time. ok is
-// false for all else.
-func parseSMIStamp(text string, loc *time.Location) (t time.Duration, ok bool) {
-	const form = "0000/00/00 00:00:00.000"
-	if len(text) != len(form) {
-		return 0, false
-	}
-	var numbers [7]int // year, month, day, hour, minute, second, millisecond
-	n := 0
-	for i := range len(form) {
-		switch c := text[i]; {
-		case form[i] == '0' && c >= '0' && c <= '9':
-			numbers[n] = 10*numbers[n] + int(c-'0')
-		case form[i] != '0' && c == form[i]:
-			n++
-		default:
-			return 0, false
-		}
-	}
-	year, month, day := numbers[0], time.Month(numbers[1]), numbers[2]
-	hour, minute, second := numbers[3], numbers[4], numbers[5]
-	if year < 1972 || year >= gpu.LastYear || hour > 23 || minute > 59 || second > 59 {
-		return 0, false
-	}
-	moment := time.Date(year, month, day, hour, minute, second, numbers[6]*int(time.Millisecond), loc)
-	if month < 1 || month > 12 || day < 1 || day > 28 && time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Day() != day {
-		return 0, false
-	}
-	return time.Duration(moment.UnixNano()), true
+	return s
 }

@@ -435,7 +435,3 @@ func (c *csvLog) readProcess(r *csvRow) error {
 	r.pid, r.process = gpu.Some(uint32(n)), name[strings.LastIndexAny(name, `/\`)+1:]
 	return nil
 }
-
-// isWhole reports whether a last line without a line break is complete: one that ends with a unit is, while 10 may have been
-// 10000.
-func (*csvLog) isWhole(text string) bool { return strings.HasSuffix(text, "B") }

@@ -41,7 +41,11 @@ func told(info gpu.Info, s *gpu.Sample) string {
 
 // readLog reads a log to its end, as told.
 func readLog(in io.Reader, log *Log) (got, left []string, err error) {
-	r, err := NewReader("log", in, log)
+	return readNamed("log", in, log)
+}
+
+func readNamed(name string, in io.Reader, log *Log) (got, left []string, err error) {
+	r, err := NewReader(name, in, log)
 	for err == nil {
 		var info gpu.Info
 		var s gpu.Sample
@@ -107,7 +111,7 @@ func logCases() []logCase {
 		{name: "nothing is known", text: "timestamp, uuid, name, memory.used [MiB], memory.total [MiB]\n" + at + "GPU-a, [Unknown Error], [GPU is lost], N/A\n", want: []string{"GPU-a 01 10:00:00 ?/?"}},
 		{name: "only free memory", text: "timestamp, memory.free [MiB], memory.total [MiB], memory.reserved [MiB]\n" + at + "100, 2000, 74\n", want: []string{"unnamed 01 10:00:00 1826/1926"}},
 		{name: "used memory that failed is not worked out", text: "timestamp, memory.used [MiB], memory.free [MiB], memory.total [MiB]\n" + at + "[N/A], 100, 2000\n", want: []string{"unnamed 01 10:00:00 ?/2000"}},
-		{name: "blank lines, and a line break is missing", text: "timestamp, memory.used [MiB]\n\n" + at + "1826\n\n \n" + "2026/03/01 10:00:01.000, 11 MiB", want: []string{"unnamed 01 10:00:00 1826/?", "unnamed 01 10:00:01 11/?"}},
+		{name: "blank lines", text: "timestamp, memory.used [MiB]\n\n" + at + "1826\n\n \n2026/03/01 10:00:01.000, 11 MiB\n\n ", want: []string{"unnamed 01 10:00:00 1826/?", "unnamed 01 10:00:01 11/?"}},
 		{name: "saved again with semicolons and quotes", text: "\"timestamp\";\"memory.used [MiB]\"\n\"2026/03/01 10:00:00.000\";\"24010 MiB\"\n2026/03/01 10:00:01.000;24.010,5 MiB\n2026/03/01 10:00:02.000;24,010.5\n", want: []string{"unnamed 01 10:00:00 24010/?", "unnamed 01 10:00:01 24010/?", "unnamed 01 10:00:02 24010/?"}},
 		{name: "a header again, with other columns, too", text: "timestamp, uuid, memory.used [MiB]\n" + at + "GPU-a, 10 MiB\ntimestamp, uuid, memory.used [MiB]\n2026/03/01 10:00:01.000, GPU-a, 11 MiB\n" +
 			"uuid, memory.used [MiB], memory.total [MiB], timestamp\nGPU-a, 12 MiB, 100 MiB, 2026/03/01 10:00:02.000\n", want: []string{"GPU-a 01 10:00:00 10/?", "GPU-a 01 10:00:01 11/?", "GPU-a 01 10:00:02 12/100"}},
@@ -212,9 +216,7 @@ func TestLogs(t *testing.T) {
 func wide(t *testing.T, order unicode.Endianness, text string) string {
 	t.Helper()
 	out, err := unicode.UTF16(order, unicode.UseBOM).NewEncoder().String(strings.ReplaceAll(text, "\n", "\r\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
@@ -238,9 +240,7 @@ func TestGPUs(t *testing.T) {
 		{"name", "A100", -1, gpu.Unnamed},
 	} {
 		r, err := NewReader("log", strings.NewReader("timestamp, "+c.columns+", memory.used [MiB]\n"+at+c.row+", 5\n"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if info, _, err := r.Next(); err != nil || info.Index != c.index || info.UUID != c.uuid {
 			t.Errorf("%s: GPU %d %q, %v; want %d %q", c.columns, info.Index, info.UUID, err, c.index, c.uuid)
 		}
@@ -268,6 +268,7 @@ func TestLogErrors(t *testing.T) {
 		{name: "blank", text: "\n \n", want: "log: is empty"},
 		{name: "no header", text: good, want: "log:1: " + header},
 		{name: "another file", text: "hello\n", want: "log:1: " + header},
+		{name: "an archive", text: compress(t, "PK\x03\x04\x14\x00\n"), want: "log:1: " + header},
 		{name: "JSON", text: "{\"a\":1}\n", want: "log:1: " + header},
 		{name: "no timestamp", text: "uuid, memory.used [MiB]\nGPU-a, 10 MiB\n", want: "log:1: no timestamp column: record with nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1"},
 		{name: "no memory", text: "timestamp, pid\n", want: "log:1: no column of used memory: record with nvidia-smi --query-compute-apps=timestamp,gpu_uuid,pid,process_name,used_memory --format=csv -l 1"},

@@ -36,7 +36,6 @@ var errCut = errors.New("the file ends inside this line: remove the line, or end
 // newLineReader returns a reader of the lines of in. It unpacks gzip and turns UTF-16, as PowerShell's > writes it, into
 // UTF-8. name stands in errors, and partial is as in lineReader.
 func newLineReader(name string, in io.Reader, partial bool) (*lineReader, error) {
-	const peeked = 512
 	l := &lineReader{name: name, in: bufio.NewReaderSize(in, 64<<10), partial: partial}
 	if magic, _ := l.in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(l.in)
@@ -50,10 +49,6 @@ func newLineReader(name string, in io.Reader, partial bool) (*lineReader, error)
 	}
 	if mark, _ := l.in.Peek(2); slices.Contains([]string{"\xef\xbb", "\xff\xfe", "\xfe\xff"}, string(mark)) {
 		l.in = bufio.NewReaderSize(transform.NewReader(l.in, unicode.BOMOverride(transform.Nop)), 64<<10)
-	}
-	head, _ := l.in.Peek(peeked) // what is wrong comes up again when it is read
-	if why := unreadable(head); why != "" {
-		return nil, fmt.Errorf("%s: %s", name, why)
 	}
 	return l, nil
 }
@@ -102,21 +97,4 @@ func (l *lineReader) whole() (string, error) {
 // errorf returns an error that names the file and the line that was read last.
 func (l *lineReader) errorf(form string, args ...any) error {
 	return fmt.Errorf("%s:%d: %w", l.name, l.number, fmt.Errorf(form, args...))
-}
-
-// archives are files that are often given instead, by their first bytes.
-var archives = map[string]string{
-	"\x28\xb5\x2f\xfd": "is compressed with zstd", "\xfd7zXZ\x00": "is compressed with xz", "BZh": "is compressed with bzip2",
-	"PK\x03\x04": "is a zip archive", "PK\x05\x06": "is a zip archive", // an empty one
-}
-
-// unreadable returns why a file that begins with head cannot be read, and the remedy; "" if it may be readable.
-func unreadable(head []byte) string {
-	for magic, what := range archives {
-		rest, ok := bytes.CutPrefix(head, []byte(magic))
-		if ok && (magic != "BZh" || len(rest) > 0 && rest[0] >= '1' && rest[0] <= '9') {
-			return what + ": unpack it, or compress it with gzip instead"
-		}
-	}
-	return ""
 }

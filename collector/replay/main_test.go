@@ -22,17 +22,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // simStart is the start of the recordings in tests.
 var simStart = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
-// devicesOf returns the devices of a source, which the test closes.
-func devicesOf(t *testing.T, src gpu.Source, err error) []gpu.Device {
+// must ends the test at an error.
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// devicesOf returns the devices of a source, which the test closes.
+func devicesOf(t *testing.T, src gpu.Source, err error) []gpu.Device {
+	t.Helper()
+	must(t, err)
 	t.Cleanup(func() { src.Close() })
 	devices, err := src.Devices(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return devices
 }
 
@@ -44,8 +48,6 @@ func next(t *testing.T, d gpu.Device) gpu.Sample {
 		t.Fatalf("Wait: missed %d, %v", missed, err)
 	}
 	s, err := d.Read(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }

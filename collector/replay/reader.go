@@ -45,7 +45,8 @@ type Reader struct {
 // NewReader returns a reader of a recording in any format that New takes; name stands in its errors. log is what a CSV does not
 // tell by itself, and may be nil.
 //
-// The end of a file that is cut off is an error, unless its name ends in .partial: then the reader leaves it out.
+// The end of a file that is cut off is an error, unless its name ends in .partial: then the reader leaves it out, as it does
+// a last line of a log without a line break.
 func NewReader(name string, in io.Reader, log *Log) (*Reader, error) {
 	return newReader(name, in, log, false)
 }
@@ -158,7 +159,9 @@ func (f *Reader) next() (reading, error) {
 		case err == nil:
 			r, whole, err = f.format.line(text)
 		case errors.Is(err, errCut):
-			r, whole, err = f.cutLine(text)
+			if _, log := f.format.(*csvLog); log { // that of a log which is still written
+				err = &leftOutError{reason: leftOutCut, why: "the file ends inside it: " + quote(text)}
+			}
 		default:
 			return reading{}, err
 		}
@@ -181,21 +184,6 @@ func (f *Reader) next() (reading, error) {
 	r := f.rest[0]
 	f.rest = f.rest[1:]
 	return r, nil
-}
-
-// cutLine takes a last line that has no line break. That of a log is used only if it is complete for certain.
-func (f *Reader) cutLine(text string) (reading, bool, error) {
-	log, ok := f.format.(*csvLog)
-	if !ok {
-		return reading{}, false, errCut
-	}
-	if log.isWhole(text) {
-		r, whole, err := log.line(text)
-		if left, ok := errors.AsType[*leftOutError](err); err == nil || ok && left.reason != leftOutWrong {
-			return r, whole, err
-		}
-	}
-	return reading{}, false, &leftOutError{reason: leftOutCut, why: "the file ends inside it: " + quote(text)}
 }
 
 // close closes the file. It may be called again, and during next, which then fails.

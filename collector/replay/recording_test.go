@@ -33,13 +33,7 @@ func TestRecordingRoundTrip(t *testing.T) {
 					r := &want[j]
 					r.info = d.Info()
 					var status *gpu.Status
-					if _, err := d.Wait(t.Context()); err != nil {
-						t.Fatal(err)
-					}
-					sample, err := d.Read(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					sample := next(t, d)
 					// The status is read less often, and holds until the next one.
 					if i%15 == 0 {
 						status = new(gpu.Status)
@@ -51,9 +45,7 @@ func TestRecordingRoundTrip(t *testing.T) {
 						r.status = append(r.status, r.status[i-1])
 					}
 					r.samples = append(r.samples, sample)
-					if err := w.Write(d.Info(), sample, status); err != nil {
-						t.Fatal(err)
-					}
+					must(t, w.Write(d.Info(), sample, status))
 				}
 			}
 			for _, text := range []string{b.String(), compress(t, b.String())} {
@@ -120,9 +112,7 @@ func everyField() (info gpu.Info, s gpu.Sample, st gpu.Status) {
 func written(tb testing.TB, info gpu.Info, s gpu.Sample, st *gpu.Status) string {
 	tb.Helper()
 	var b strings.Builder
-	if err := NewWriter(&b).Write(info, s, st); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, NewWriter(&b).Write(info, s, st))
 	return b.String()
 }
 
@@ -131,9 +121,7 @@ func written(tb testing.TB, info gpu.Info, s gpu.Sample, st *gpu.Status) string 
 func TestRecordingKeepsEveryField(t *testing.T) {
 	const golden = "testdata/every-field.jsonl"
 	text, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	info, s, st := everyField()
 	if got := written(t, info, s, &st); got != string(text) {
 		t.Errorf("got\n%s\nwant\n%s", got, text)
@@ -267,9 +255,7 @@ func TestRecordingsInOneFile(t *testing.T) {
 		for j := range 2 {
 			now := simStart.Add(time.Duration(2*i+j) * time.Second)
 			info := gpu.Info{UUID: "GPU-a", DriverVersion: strconv.Itoa(i)}
-			if err := w.Write(info, gpu.Sample{Time: now, T: time.Duration(now.UnixNano())}, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.Write(info, gpu.Sample{Time: now, T: time.Duration(now.UnixNano())}, nil))
 		}
 	}
 	got := replayAll(t, write(t, b.String()))
@@ -278,12 +264,51 @@ func TestRecordingsInOneFile(t *testing.T) {
 	}
 }
 
+// TestPartialRecording cuts a recording off anywhere: under a name that says so,
+// what is whole is read.
+func TestPartialRecording(t *testing.T) {
+	var plain, packed bytes.Buffer
+	w := NewWriter(&plain)
+	whole := 0 // bytes of packed that hold all but the last member
+	for i := range 9 {
+		from := plain.Len()
+		now := simStart.Add(time.Duration(i) * time.Second)
+		must(t, w.Write(gpu.Info{UUID: "GPU-a"}, gpu.Sample{Time: now, T: time.Duration(now.UnixNano())}, nil))
+		whole = packed.Len()
+		packed.WriteString(compress(t, plain.String()[from:]))
+	}
+	begin := bytes.Index(plain.Bytes(), []byte(`{"uuid"`))
+	for _, c := range []struct {
+		name, text string
+		from       int // where the first sample may be whole
+		last       int // from where 8 samples are whole
+	}{
+		{"plain", plain.String(), begin, bytes.LastIndexByte(plain.Bytes()[:plain.Len()-1], '\n') + 1},
+		{"compressed", packed.String(), 1, whole},
+	} {
+		before := 0
+		for size := c.from; size <= len(c.text); size++ {
+			got, _, err := readNamed("r.partial", strings.NewReader(c.text[:size]), nil)
+			n := len(got)
+			if n < before || n < 8 && size >= c.last || n < 9 && size == len(c.text) {
+				t.Fatalf("%s: %d samples in %d of %d bytes, %d in fewer", c.name, n, size, len(c.text), before)
+			}
+			// A file without a whole line is empty, which is said.
+			if err != nil && (n > 0 || err.Error() != "r.partial: is empty") {
+				t.Fatalf("%s: %d of %d bytes: %v", c.name, size, len(c.text), err)
+			}
+			before = n
+		}
+		if got, _, err := readNamed("r", strings.NewReader(c.text[:len(c.text)-1]), nil); err == nil || !strings.Contains(err.Error(), "this line") && !strings.Contains(err.Error(), "cut off") {
+			t.Errorf("%s, under another name: %q, %v", c.name, got, err)
+		}
+	}
+}
+
 func FuzzRecording(f *testing.F) {
 	const head = `{"format":"gpu_leak_exporter recording","version":1}` + "\n"
 	text, err := os.ReadFile("testdata/every-field.jsonl")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	_, rest, _ := strings.Cut(string(text), "\n")
 	gpu, line, _ := strings.Cut(rest, "\n")
 	sample, status, _ := strings.Cut(line, `,"status":`)
@@ -301,9 +326,7 @@ func checkAgain(t *testing.T, want []reading) {
 	var b bytes.Buffer
 	w := NewWriter(&b)
 	for _, r := range want {
-		if err := w.Write(r.info, r.sample, r.status); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Write(r.info, r.sample, r.status))
 	}
 	if len(want) == 0 {
 		return
@@ -320,9 +343,7 @@ func BenchmarkReadRecording(b *testing.B) {
 	b.ReportAllocs()
 	for range b.N {
 		r, err := NewReader("r", strings.NewReader(text), nil)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		if _, _, err := r.Next(); err != nil {
 			b.Fatal(err)
 		}

@@ -13,7 +13,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -41,32 +40,40 @@ func New(path string, opt Options) (gpu.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &replay{path: path, pace: p}
-	if err := r.scan(); err != nil {
+	r := &replay{pace: p}
+	infos, size, err := r.scan(path)
+	if err != nil {
 		return nil, err
+	}
+	for _, info := range infos {
+		file, err := openRecording(path, size)
+		if err != nil {
+			r.Close()
+			return nil, err
+		}
+		r.files = append(r.files, file)
+		r.devices = append(r.devices, &replayDevice{src: r, info: info, file: file})
 	}
 	return r, nil
 }
 
-// replay is a Source that reads a file.
+// replay is a Source that reads a file. Each GPU reads it on its own and passes over the rows of the others, so that none
+// waits for another.
 type replay struct {
-	path    string
-	size    int64 // of the file when it was checked
 	pace    *gpu.Pace
 	first   time.Duration // the earliest row
-	devices []*replayDevice
-	calls   gpu.Calls  // of a driver that is not there: always empty
-	mu      sync.Mutex // guards replayDevice.file
+	devices []gpu.Device
+	files   []*Reader // of devices
+	calls   gpu.Calls // of a driver that is not there: always empty
 }
 
-// scan reads the file once, checks it and finds its GPUs.
-func (r *replay) scan() error {
-	f, err := openRecording(r.path, -1)
+// scan reads the file once and checks it. It returns its GPUs, and how much of the file it has read.
+func (r *replay) scan(path string) (list []gpu.Info, size int64, err error) {
+	f, err := openRecording(path, -1)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
 	defer f.close()
-	r.size = f.size
 	infos := map[string]gpu.Info{}
 	for {
 		reading, err := f.next()
@@ -74,7 +81,7 @@ func (r *replay) scan() error {
 			break
 		}
 		if err != nil {
-			return err
+			return nil, 0, err
 		}
 		if len(infos) == 0 || reading.sample.T < r.first {
 			r.first = reading.sample.T
@@ -89,15 +96,12 @@ func (r *replay) scan() error {
 		infos[info.UUID] = info
 	}
 	if len(infos) == 0 {
-		return fmt.Errorf("%s: holds no samples: let the recording run longer%s", r.path, strings.Join(append([]string{""}, f.LeftOut()...), "; "))
+		return nil, 0, fmt.Errorf("%s: holds no samples: let the recording run longer%s", path, strings.Join(append([]string{""}, f.LeftOut()...), "; "))
 	}
-	list := slices.SortedFunc(maps.Values(infos), func(a, b gpu.Info) int {
+	list = slices.SortedFunc(maps.Values(infos), func(a, b gpu.Info) int {
 		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.UUID, b.UUID))
 	})
-	for _, info := range list {
-		r.devices = append(r.devices, &replayDevice{src: r, info: info})
-	}
-	return nil
+	return list, f.size, nil
 }
 
 // Devices implements Source.
@@ -105,11 +109,7 @@ func (r *replay) Devices(ctx context.Context) ([]gpu.Device, error) {
 	if r.pace.Closed() {
 		return nil, gpu.ErrClosed
 	}
-	devices := make([]gpu.Device, len(r.devices))
-	for i, d := range r.devices {
-		devices[i] = d
-	}
-	return devices, ctx.Err()
+	return slices.Clone(r.devices), ctx.Err()
 }
 
 // Watch implements Source. It returns gpu.ErrNoEvents at once: no event in a recording does not mean that there was none.
@@ -121,27 +121,20 @@ func (r *replay) Calls() *gpu.Calls { return &r.calls }
 // Close implements Source. It ends the waits that are under way.
 func (r *replay) Close() error {
 	r.pace.Close()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, d := range r.devices {
-		if d.file != nil {
-			d.file.close()
-		}
+	for _, f := range r.files {
+		f.close()
 	}
 	return nil
 }
 
-// replayDevice is one GPU of a recording. Each reads the file on its own and passes over the rows of the others, so that no
-// GPU waits for another.
+// replayDevice is one GPU of a recording.
 type replayDevice struct {
 	src     *replay
 	info    gpu.Info
 	file    *Reader
 	current reading
 	status  *gpu.Status // the last one recorded
-	begun   bool
-	waiting bool  // the current row was not waited for to the end
-	err     error // sticky: io.EOF, or what went wrong
+	waiting bool        // the current row was not waited for to the end
 }
 
 // Info implements Device: it is that of the GPU's first row.
@@ -149,13 +142,13 @@ func (d *replayDevice) Info() gpu.Info { return d.info }
 
 // Wait implements Device. It misses no row: those that are overdue follow without a pause.
 func (d *replayDevice) Wait(ctx context.Context) (int, error) {
-	if err := ctx.Err(); err != nil {
+	if err := d.usable(ctx); err != nil {
 		return 0, err
 	}
 	// A wait that ctx ended has not used up its row.
 	if !d.waiting {
 		if err := d.advance(); err != nil {
-			return 0, err
+			return 0, cmp.Or(d.usable(ctx), err)
 		}
 	}
 	d.src.pace.Start(d.src.first)
@@ -164,105 +157,37 @@ func (d *replayDevice) Wait(ctx context.Context) (int, error) {
 	return 0, err
 }
 
-// advance goes to the next row of the GPU.
-func (d *replayDevice) advance() error {
-	if d.err != nil {
-		return d.err
-	}
+// usable returns ctx's error, or ErrClosed after Close.
+func (d *replayDevice) usable(ctx context.Context) error {
 	if d.src.pace.Closed() {
 		return gpu.ErrClosed
 	}
-	if d.file == nil {
-		if d.err = d.src.openFor(d); d.err != nil {
-			return d.err
-		}
-	}
+	return ctx.Err()
+}
+
+// advance goes to the next row of the GPU.
+func (d *replayDevice) advance() error {
 	for {
 		next, err := d.file.next()
 		if err != nil {
-			if d.src.pace.Closed() {
-				err = gpu.ErrClosed
-			}
-			d.err = err
-			d.file.close()
 			return err
 		}
-		if next.info.UUID != d.info.UUID {
-			continue
+		if next.info.UUID == d.info.UUID {
+			d.current, d.status = next, cmp.Or(next.status, d.status)
+			return nil
 		}
-		d.current, d.begun = next, true
-		if next.status != nil {
-			d.status = next.status
-		}
-		return nil
 	}
 }
 
-// openFor opens the file for d, and Close closes it.
-func (r *replay) openFor(d *replayDevice) error {
-	f, err := openRecording(r.path, r.size)
-	if err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.pace.Closed() {
-		f.close()
-		return gpu.ErrClosed
-	}
-	d.file = f
-	return nil
-}
-
-// Read implements Device. It returns the current row until the next Wait; before the first Wait it takes the first row.
+// Read implements Device. It returns the row that the last Wait has waited for.
 func (d *replayDevice) Read(ctx context.Context) (gpu.Sample, error) {
-	if err := ctx.Err(); err != nil {
-		return gpu.Sample{}, err
-	}
-	if !d.begun {
-		if err := d.advance(); err != nil {
-			return gpu.Sample{}, err
-		}
-		d.src.pace.Start(d.src.first)
-	}
-	if d.src.pace.Closed() {
-		return gpu.Sample{}, gpu.ErrClosed
-	}
-	return d.current.sample, nil
+	return d.current.sample, d.usable(ctx)
 }
 
-// ReadGroup implements Device: the part is that of the current row, or of the last row before it that had a status.
-func (d *replayDevice) ReadGroup(ctx context.Context, g gpu.Group, s *gpu.Status) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if d.src.pace.Closed() {
-		return gpu.ErrClosed
-	}
+// ReadGroup implements Device. All parts are those of the current row, or of the last row before it that had a status.
+func (d *replayDevice) ReadGroup(ctx context.Context, _ gpu.Group, s *gpu.Status) error {
 	if d.status != nil {
-		copyGroup(s, g, d.status)
+		*s = *d.status
 	}
-	return nil
-}
-
-// copyGroup replaces the part g of s by that of from.
-func copyGroup(s *gpu.Status, g gpu.Group, from *gpu.Status) {
-	switch g {
-	case gpu.GroupMemory:
-		s.BAR1 = from.BAR1
-	case gpu.GroupUtilization:
-		s.Utilization = from.Utilization
-	case gpu.GroupThermal:
-		s.Thermal = from.Thermal
-	case gpu.GroupPower:
-		s.Power = from.Power
-	case gpu.GroupClocks:
-		s.Clocks = from.Clocks
-	case gpu.GroupECC:
-		s.ECC = from.ECC
-	case gpu.GroupPCIe:
-		s.PCIe = from.PCIe
-	case gpu.GroupNVLink:
-		s.NVLinks = from.NVLinks
-	}
+	return d.usable(ctx)
 }

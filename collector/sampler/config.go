@@ -17,41 +17,40 @@ import (
 
 // Config says what a Sampler reads and how.
 type Config struct {
-	// SlowInterval is the time between readings of everything but memory and processes, on the source's clock. The driver is
-	// asked for its GPUs as often, but at most once a second of the wall clock.
+	// SlowInterval is the time between two readings of all but memory and processes, on the source's clock. The sampler asks
+	// the driver for its GPUs as often, but at most once a second of the wall clock.
 	SlowInterval time.Duration
-	// Timeout is how long a call may take, on the wall clock, before its GPU counts as one that cannot be read.
+	// Timeout is how long a call may take on the wall clock. After that its GPU counts as down.
 	Timeout time.Duration
-	// ProcessMax is how many processes of a GPU have series of their own, and ProcessMinAge how old they must be.
+	// ProcessMax bounds the processes of a GPU that have series of their own. ProcessMinAge is how old they must be.
 	ProcessMax    int
 	ProcessMinAge time.Duration
 	Groups        []gpu.Group // the parts of the slow reading that are wanted
-	// Detector is the configuration of the series. Resolve gives them others; nil gives none. See Configure.
+	// Detector is the configuration of all series, unless Resolve gives a series another one. Resolve may be nil. See Configure.
 	Detector   detector.Config
 	Resolve    Resolver
 	Owners     Owners            // of processes, where the source does not tell; nil leaves them unknown
 	Allocators *allocator.Reader // what the memory allocators in processes hold; nil leaves it unknown
-	// Fleet says that the GPUs are those of many hosts, of which some always come and go: each is worth no line
-	// of the log, and one that the source does not list any more is forgotten at once.
+	// Fleet says that the GPUs are those of many hosts. Some of these always come and go: the log has no line for each, and
+	// the sampler forgets at once a GPU that the source does not list any more.
 	Fleet bool
-	// ProcFS is where procfs is mounted; SysFS is the same for sysfs, and "" leaves the PCI bus unread.
+	// ProcFS and SysFS are where these file systems are mounted. Without SysFS the sampler does not read the PCI bus.
 	ProcFS, SysFS string
-	// StateFile is where the detector's histories, what it remembers of programs, and the secret that these
-	// are named with, outlive the exporter; "" for nowhere. A crash loses what was learnt in a StateInterval, for it is written
-	// twice in one; and when Run ends. New reads it.
+	// StateFile keeps the detector's histories, what it remembers of programs, and the secret that names these; "" is no file.
+	// New reads it. The sampler writes it twice in a StateInterval, and when Run ends. A crash loses a StateInterval at most.
 	StateFile     string
 	StateInterval time.Duration
-	Logger        log.Logger // takes what an operator should know, once each
+	Logger        log.Logger // gets what an operator should know, once each
 }
 
-// Owners looks up whose a process is. workload.Resolver does, and says what the methods promise. They are called from several
-// goroutines, one a GPU; Holders and Allotments, which may take long, at the slow interval.
+// Owners looks up owners of processes. workload.Resolver is one, and says what the methods promise. Several goroutines call
+// them, one a GPU. Holders and Allotments may take long: the sampler calls them at the slow interval.
 type Owners interface {
 	NameWith(secret []byte)
 	Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool)
 	Await(ctx context.Context, id gpu.ProcessID) (owner *gpu.Owner, done bool)
 	Holders(ctx context.Context) ([]DeviceHolder, error)
-	Allotments(ctx context.Context) ([]Allotment, error)
+	Allotments(ctx context.Context) ([]workload.Allotment, error)
 	Unseen() workload.Unseen
 	Jobs() (workload.Jobs, error)
 	Run(ctx context.Context)

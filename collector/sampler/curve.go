@@ -13,53 +13,50 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// These bound what the curves cost: 1 KiB a series while it is sampled, and what is published of
-// the drawn ones every SlowInterval.
+// These bound what the curves cost: 1 KiB a series, and what the loop publishes of the drawn ones every SlowInterval.
 const (
-	// historyBins is into how many stretches a history is cut, and historyWidth how long one can
-	// get: the last nine hours are drawn.
+	// historyBins is how many stretches a history has, and historyWidth how long one can get: it has the last nine hours.
 	historyBins  = 128
 	historyWidth = 256 * time.Second
 	historySpan  = historyBins * historyWidth
-	// drawnSuspects and drawnLargest are how many processes of a memory have a curve: of those
-	// that leak or are suspected the surest, and of the others the largest.
+	// drawnSuspects and drawnLargest are how many processes of a memory have a curve: the surest of those that leak or are
+	// suspected, and the largest of the others.
 	drawnSuspects = 8
 	drawnLargest  = 3
-	// rememberedEnds is how many ends of processes of a GPU are remembered, and endShare which
-	// share of the memory a process held whose end can be seen in a curve.
+	// rememberedEnds is how many ends of processes of a GPU are remembered. endShare is the share of the memory that a process
+	// must hold for its end to be seen in a curve.
 	rememberedEnds = 32
 	endShare       = 0.01
 )
 
-// Curve is how an amount of memory has gone over the last hours. It is immutable. Its times are
-// those of the wall clock, as time since the Unix epoch.
+// Curve is the course of an amount of memory over the last hours. It is immutable. Its times are on the wall clock, since the
+// Unix epoch.
 type Curve struct {
-	// Ranges are the lowest and the highest sample of each stretch of Width that has any, oldest
-	// first. The last stretch may go on.
+	// Ranges are of stretches of Width, oldest first. A stretch without a sample has none. The last stretch may go on.
 	Ranges []Range
 	Width  time.Duration
-	// Troughs are those that it is judged by. They may reach further back than Ranges: those begin
-	// with the exporter, or with the first series of the process.
+	// Troughs are what the detector judges. They may reach further back than Ranges, which begin with the exporter, or with the
+	// first series of the process.
 	Troughs []detector.Trough
-	// Called is when a leak was called one that is still on; 0 if none is, or if that was before the exporter was started.
+	// Called is when the verdict became a leak; 0 if it is none, or was one before the exporter started.
 	Called time.Duration
 }
 
-// Range is the lowest and the highest sample of a stretch, in bytes, to a part in ten million.
+// Range is the lowest and the highest sample of a stretch, in bytes, with seven digits.
 type Range struct {
 	T         time.Duration // when the stretch begins
 	Low, High float32
 }
 
-// EndState is the end of a process that held a part of the memory that can be seen.
+// EndState is the end of a process that held enough memory to be seen in a curve.
 type EndState struct {
 	Instance gpu.Opt[uint32]
 	ID       gpu.ProcessID
-	Owner    *gpu.Owner // whose process it was; never nil
+	Owner    *gpu.Owner // never nil
 	// Used is what it held in bytes, and At when its end was noticed, on the wall clock.
 	Used float64
 	At   time.Duration
-	// NearCapacity says that 5 % of the memory or less were free then.
+	// NearCapacity says that 5 % of the memory or less was free then.
 	NearCapacity bool
 }
 
@@ -73,12 +70,12 @@ type history struct {
 	called      time.Duration // when leaks became true; 0 not known
 }
 
-// span32 is a bin; one without a sample has low above high.
+// span32 is a bin. Without a sample its low is above its high.
 type span32 struct{ low, high float32 }
 
 var emptyBin = span32{float32(math.Inf(1)), float32(math.Inf(-1))}
 
-// add takes a sample, if there is one, and what was said of it. A clock that went back begins a new history.
+// add adds a sample, if there is one, and the verdict on it. If the clock went back, a new history begins.
 func (h *history) add(t time.Duration, used gpu.Opt[uint64], v *detector.Verdict) {
 	if !used.OK {
 		return
@@ -105,7 +102,7 @@ func (h *history) add(t time.Duration, used gpu.Opt[uint64], v *detector.Verdict
 	h.known, h.leaks = true, v.Leak
 }
 
-// reach returns the bin of a time: wider bins, or fewer old ones, make room for it.
+// reach returns the bin of a time. It makes room for it: bins become wider, or the oldest ones go.
 func (h *history) reach(t time.Duration) int {
 	for h.width < historyWidth && (t-h.first)/h.width >= historyBins {
 		h.width *= 2
@@ -126,7 +123,7 @@ func (h *history) reach(t time.Duration) int {
 	return i
 }
 
-// curve returns what is to be drawn of the history, of which the clock is ahead by that much.
+// curve returns the curve of the history. ahead is how far the wall clock is ahead of the source's clock.
 func (h *history) curve(troughs []detector.Trough, ahead time.Duration) *Curve {
 	c := &Curve{Width: h.width, Troughs: troughs}
 	for i := range troughs {
@@ -143,21 +140,10 @@ func (h *history) curve(troughs []detector.Trough, ahead time.Duration) *Curve {
 	return c
 }
 
-// curves are what a loop keeps for drawings beside the histories: the last ends of processes, and the curves of processes as they
-// were made last.
-type curves struct {
-	ends    []EndState
-	madeAt  time.Duration // on the source's clock; 0 never
-	ahead   time.Duration // of the loop, then
-	members map[processKey]*Curve
-}
-
-// draw notes the samples of a state, and gives it the curves that were made last.
+// draw adds the samples of a state to the histories, and gives it the curves that were made last.
 func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
-	c := &l.curves
 	l.remember(sample, state)
-	if c.madeAt == 0 || sample.T < c.madeAt || sample.T-c.madeAt >= l.sampler.cfg.SlowInterval || c.ahead != l.ahead {
-		c.madeAt, c.ahead = sample.T, l.ahead
+	if l.slow {
 		l.makeCurves(state)
 	}
 	state.Curve = l.memories[wholeGPU].curve
@@ -167,9 +153,9 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 	}
 	for i := range state.Processes {
 		p := &state.Processes[i]
-		p.Curve = c.members[keyOf(&p.Process)]
+		p.Curve = l.processes.entries[keyOf(&p.Process)].curve
 	}
-	state.Ends = slices.Clone(c.ends)
+	state.Ends = slices.Clone(l.ends)
 	for i := range state.Ends {
 		state.Ends[i].At += l.ahead
 	}
@@ -184,9 +170,7 @@ func (l *loop) remember(sample *gpu.Sample, state *DeviceState) {
 	}
 	for i := range state.Processes {
 		p := &state.Processes[i]
-		if e := l.processes.entries[keyOf(&p.Process)]; e != nil {
-			e.history.add(sample.T, p.Used, &p.Verdict)
-		}
+		l.processes.entries[keyOf(&p.Process)].history.add(sample.T, p.Used, &p.Verdict)
 	}
 }
 
@@ -201,21 +185,22 @@ func (l *loop) makeCurves(state *DeviceState) {
 	for _, m := range l.memories {
 		m.curve = curveOf(&m.history, m, detector.Subject[gpu.ProcessID]{Kind: detector.KindDevice})
 	}
-	l.curves.members = map[processKey]*Curve{}
+	for _, e := range l.processes.entries {
+		e.curve = nil
+	}
 	for _, p := range drawnOf(state.Processes, l.sampler.cfg.Detector.ClearThreshold()) {
-		if e := l.processes.entries[keyOf(&p.Process)]; e != nil {
-			l.curves.members[keyOf(&p.Process)] = curveOf(&e.history, l.memories[p.Instance], detector.Subject[gpu.ProcessID]{Kind: detector.KindMember, Key: p.ID})
-		}
+		e := l.processes.entries[keyOf(&p.Process)]
+		e.curve = curveOf(&e.history, l.memories[p.Instance], detector.Subject[gpu.ProcessID]{Kind: detector.KindMember, Key: p.ID})
 	}
 }
 
-// Suspect reports whether a process leaks, or may: its growth is withheld, or its confidence is from the given threshold on.
+// Suspect reports whether a process leaks or may leak: its growth is withheld, or its confidence is the given one or more.
 func (p *ProcessState) Suspect(confidence float64) bool {
 	v := &p.Verdict
 	return v.Judged && (v.Leak || v.Withheld != detector.WithheldNone || v.Confidence >= confidence)
 }
 
-// drawnOf returns the processes that have curves: of each memory the surest suspects and the largest others.
+// drawnOf returns the processes that have curves: the surest suspects and the largest others of each memory.
 func drawnOf(list []ProcessState, confidence float64) []*ProcessState {
 	ranked := make([]*ProcessState, 0, len(list))
 	for i := range list {
@@ -236,16 +221,15 @@ func drawnOf(list []ProcessState, confidence float64) []*ProcessState {
 	})
 }
 
-// rememberEnd remembers the end of a process, if its memory could be seen.
+// rememberEnd remembers the end of a process that held enough to be seen.
 func (l *loop) rememberEnd(x *detector.Exit[gpu.ProcessID], t time.Duration, capacity gpu.Opt[uint64], instance gpu.Opt[uint32]) {
 	if !x.Used.OK || (!x.NearCapacity && x.Used.V < endShare*float64(capacity.V)) {
 		return
 	}
-	c := &l.curves
-	if len(c.ends) == rememberedEnds {
-		c.ends = slices.Delete(c.ends, 0, 1)
+	if len(l.ends) == rememberedEnds {
+		l.ends = slices.Delete(l.ends, 0, 1)
 	}
-	c.ends = append(c.ends, EndState{
+	l.ends = append(l.ends, EndState{
 		Instance: instance, ID: x.Key, Owner: l.processes.lastOwner(processKey{x.Key, instance}), Used: x.Used.V, At: t, NearCapacity: x.NearCapacity,
 	})
 }

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// maxEnds bounds the processes of which it is asked at once how they have ended.
+	// maxEnds bounds the processes that wait for an answer.
 	maxEnds = 256
-	// firstAsked is how long after the end of a process its container is asked for first: the detector has noted its end by
-	// then. askedAgain is how long until the next time, and askedUntil when it is given up.
+	// firstAsked is how long after the end of a process the first question comes. askedAgain is the pause before the next one,
+	// and askedUntil the age of the last.
 	firstAsked = 3 * time.Second
 	askedAgain = 10 * time.Second
 	askedUntil = time.Minute
@@ -25,12 +25,12 @@ const (
 type departed struct {
 	runs      detector.Program
 	container string
-	at        time.Duration // when it was seen last, on the source's clock
-	since     time.Time     // when it was missed
+	at        time.Duration // of its last sample, on the source's clock
+	since     time.Time     // when its end was noticed
 }
 
-// ends learns which containers of processes that are gone from their GPUs have ended well, and tells what
-// remembers the programs. Of the processes of a host without Kubernetes nobody knows.
+// ends asks how the containers of ended processes have ended, and tells heights of those that ended well. Outside of Kubernetes
+// nobody knows.
 type ends struct {
 	heights *detector.Heights
 	owners  Owners
@@ -41,8 +41,8 @@ func newEnds(heights *detector.Heights, owners Owners) *ends {
 	return &ends{heights: heights, owners: owners, queue: make(chan departed, maxEnds)}
 }
 
-// add notes that a process of that program is gone, which was seen last at that time. It never
-// blocks: what is too much stays unknown.
+// add notes the end of a process of that program. at is the time of its last sample. It never blocks: beyond maxEnds, ends stay
+// unknown.
 func (e *ends) add(runs detector.Program, container string, at time.Duration) {
 	if e == nil || container == "" || runs == 0 {
 		return
@@ -78,10 +78,8 @@ func (e *ends) run(ctx context.Context) {
 	}
 }
 
-// ask asks for each container once, and returns the processes of which more may be known later.
+// ask asks for the containers. It returns the processes that may have an answer later.
 func (e *ends) ask(ctx context.Context, waiting []departed) []departed {
-	type answer struct{ well, known bool }
-	answers := map[string]answer{}
 	return slices.DeleteFunc(waiting, func(l departed) bool {
 		switch age := time.Since(l.since); {
 		case age < firstAsked:
@@ -89,12 +87,8 @@ func (e *ends) ask(ctx context.Context, waiting []departed) []departed {
 		case age >= askedUntil+askedAgain:
 			return true // the runtime is slow
 		}
-		a, asked := answers[l.container]
-		if !asked {
-			a.well, a.known = e.owners.Ended(ctx, l.container)
-			answers[l.container] = a
-		}
-		told := a.known && (!a.well || e.heights.Ended(l.runs, l.at))
+		well, known := e.owners.Ended(ctx, l.container)
+		told := known && (!well || e.heights.Ended(l.runs, l.at))
 		return told || time.Since(l.since) >= askedUntil
 	})
 }

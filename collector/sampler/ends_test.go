@@ -251,7 +251,7 @@ func TestEndedProcessesAreForgotten(t *testing.T) {
 	})
 	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
 		after(300 * time.Second)
-		if n := len(s.shared.Load().loops[0].processes.ended); n > 4 {
+		if n := len(s.shared.Load().loops[0].processes.entries); n > 5 {
 			t.Errorf("%d processes are remembered", n)
 		}
 	})

@@ -13,11 +13,11 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// maxXIDs bounds the different codes kept a GPU: the catalogue has fewer.
+// maxXIDs bounds the codes of a GPU. The catalogue has fewer.
 const maxXIDs = 256
 
-// noXIDs are the counts of a GPU that had no XID error. Those for which somebody is woken are exported from the start:
-// increase() does not see the first of a series that begins with it. They are shared, and stay as they are.
+// noXIDs are the counts of a GPU that had no XID error. Codes that page have series from the start, because increase() does not
+// see the first error of a series that begins with it. All GPUs share them, and nobody changes them.
 var noXIDs = func() (zero []XIDState) {
 	for code := range uint64(maxXIDs) {
 		if finding.XID(code).Severity == finding.Page {
@@ -30,7 +30,7 @@ var noXIDs = func() (zero []XIDState) {
 // xidCounts counts XID errors by GPU. Readers never wait.
 type xidCounts struct {
 	mu     sync.Mutex // of writers
-	byUUID sync.Map   // UUID → []XIDState that stays as it is, of those GPUs that had an error
+	byUUID sync.Map   // of GPUs that had an error: UUID → []XIDState, which is immutable
 }
 
 // of returns the counts of a GPU, ordered by code. The caller must not change them.
@@ -41,12 +41,11 @@ func (x *xidCounts) of(uuid string) []XIDState {
 	return noXIDs
 }
 
-// xidPause is how far apart two lines of the log about the same XID error of a GPU are: a GPU that fails may report one
-// thousands of times.
+// xidPause is the least time between two lines of the log about an XID error of a GPU, which may come thousands of times.
 const xidPause = time.Minute
 
-// add counts an event of the GPU of that UUID, or address. It returns the count, and whether it is worth a line: those of a
-// storm are not, but for the 2nd, 4th, 8th and so on.
+// add counts an event of the GPU of that UUID or address. It returns the count, and whether the event is worth a line of the log.
+// In a storm only the 2nd, 4th, 8th and so on are.
 func (x *xidCounts) add(uuid string, e gpu.Event) (count uint64, worth bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

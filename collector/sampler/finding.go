@@ -4,8 +4,6 @@
 package sampler
 
 import (
-	"time"
-
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
@@ -42,15 +40,4 @@ func (l *loop) find(state *DeviceState) {
 	for _, m := range l.memories {
 		m.deaths = nil
 	}
-}
-
-// died notes that a process ended while the memory was full.
-func (l *loop) died(id gpu.ProcessID, instance gpu.Opt[uint32], at time.Duration) {
-	key := processKey{id, instance}
-	end := finding.End{Who: finding.Of(l.processes.lastOwner(key)), At: at}
-	if e := l.processes.ended[key]; e != nil {
-		end.Began, end.At = e.first, e.seen // the next one may be in the very frame that misses it
-	}
-	m := l.memories[instance]
-	m.deaths = append(m.deaths, end)
 }

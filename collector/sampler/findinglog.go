@@ -17,14 +17,14 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// waitFresh is how long before the end of a process growth was withheld if that matters.
+// waitFresh is how old the last verdict on a process may be at its end.
 const waitFresh = time.Minute
 
-// findingLog writes each message on a memory when it begins, and when it is over. So you can read in the morning what the page
+// findingLog logs each message on a memory when it begins, and when it is over. So you can read in the morning what the page
 // showed for a minute at night.
 type findingLog struct {
 	known   map[messageKey]entry
-	located map[processKey]time.Time // when a process was asked for the lines that the log has
+	located map[processKey]time.Time // when the question was asked whose answer is logged
 }
 
 // entry is the last line of a message.
@@ -33,14 +33,14 @@ type entry struct {
 	alert    string
 }
 
-// messageKey names a message over its whole life.
+// messageKey names a message for its whole life.
 type messageKey struct {
 	instance gpu.Opt[uint32]
 	alert    string // finding.Leak also for finding.OutOfMemory
 	who      finding.Who
 }
 
-// update writes the differences between a new state and the last one. Messages on a memory that could not be read this time stay.
+// update logs the differences between a new state and the last one. Messages on a memory that could not be read stay.
 func (l *findingLog) update(logger log.Logger, state *DeviceState, cfg *detector.Config) {
 	if l.located == nil {
 		l.located = map[processKey]time.Time{}
@@ -59,7 +59,7 @@ func (l *findingLog) update(logger log.Logger, state *DeviceState, cfg *detector
 	l.sites(logger, state)
 }
 
-// domain writes the new messages on a memory.
+// domain logs the new messages on a memory.
 func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, now map[messageKey]entry) {
 	v := &d.Judgement.Device
 	for k, before := range l.known {
@@ -94,8 +94,7 @@ func (m *Domain) judged() bool {
 	return slices.ContainsFunc(m.Device.Processes, func(p ProcessState) bool { return p.Instance == m.Instance && p.Verdict.Judged })
 }
 
-// logEnd says that a process has ended in a full memory before its growth was called a leak. before is the last state with the
-// process.
+// logEnd logs that a process has ended in a full memory before its growth was called a leak. before is its last state.
 func logEnd(logger log.Logger, before *DeviceState, key processKey, at time.Time) {
 	i := slices.IndexFunc(before.Processes, func(p ProcessState) bool { return key == processKey{p.ID, p.Instance} })
 	if i < 0 || at.Sub(before.SampleTime) > waitFresh {
@@ -106,7 +105,7 @@ func logEnd(logger log.Logger, before *DeviceState, key processKey, at time.Time
 	}
 }
 
-// sites writes the line of code that allocates most of a leak, once for each process that was asked.
+// sites logs the line of code that allocates most of a leak, once for each question.
 func (l *findingLog) sites(logger log.Logger, state *DeviceState) {
 	for i := range state.Processes {
 		p := &state.Processes[i]

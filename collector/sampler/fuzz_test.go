@@ -6,18 +6,16 @@ package sampler
 import (
 	"path/filepath"
 	"testing"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 func FuzzStateFile(f *testing.F) {
 	file := filepath.Join(f.TempDir(), "state")
-	h := histories{BootID: "a", Devices: []deviceHistory{{UUID: "GPU-0", Domain: []byte{1}, Instances: []instanceHistory{{ID: 1}}}}}
-	if err := h.write(file); err != nil {
-		f.Fatal(err)
-	}
+	h := histories{BootID: "a", Devices: []deviceHistory{{UUID: "GPU-0", Memories: []memoryHistory{{Domain: []byte{1}}, {Instance: gpu.Some(uint32(1))}}}}}
+	must(f, h.write(file))
 	good, err := stateFile.Read(file)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Add(good)
 	f.Add([]byte("{}"))
 	f.Fuzz(func(t *testing.T, b []byte) {

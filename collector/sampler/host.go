@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -22,62 +21,39 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 )
 
-// jobsInterval is how often the mapping files are read: a process must know its job before its first series.
+// jobsInterval is the time between two readings of the mapping files. A process must have its job before its first series.
 const jobsInterval = time.Second
 
-// host is what the system, not the driver, shows of the GPUs. It is immutable.
+// host is what the system shows of the GPUs, not the driver. It is immutable.
 type host struct {
 	pci        gpu.Opt[int]
 	holders    []DeviceHolder
-	allotments []Allotment
-	// walked says that the owners were asked, failed that something of it failed, and took is the time that it took.
+	allotments []workload.Allotment
+	// walked says that the owners were asked, failed that a part of that failed, and took how long it took.
 	walked, failed bool
 	took           time.Duration
-	unresolved     int // processes that could not be looked up
-	overdue        int // processes that are being looked up for too long
+	unresolved     int // how many processes could not be looked up
+	overdue        int // how many have been looked up for too long
 }
 
 // jobsState is what is known of the mapping files. It is immutable.
 type jobsState struct {
-	jobs   workload.Jobs // of the last reading that was whole
+	jobs   workload.Jobs // of the last reading that succeeded
 	began  time.Time     // when that began; zero before the first
-	failed bool          // the last reading
+	failed bool          // the last reading has
 }
 
-// complaints logs what is wrong when it begins, changes and ends, and not each time.
-type complaints struct {
-	logger log.Logger
-	said   map[string]string
-}
-
-// about notes how it went and reports whether it failed. An example is logged with it, and another one is no change.
-func (c *complaints) about(what string, err error, example ...any) (failed bool) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if before := c.said[what]; before != text {
-		if err != nil {
-			level.Warn(c.logger).Log(append([]any{"msg", what, "err", err}, example...)...)
-		} else {
-			level.Info(c.logger).Log("msg", "it works again", "before", what)
-		}
-	}
-	c.said[what] = text
-	return err != nil
-}
-
-// lookAround publishes what the system, not the driver, shows of the GPUs, again and again. It walks through all of procfs
-// and asks the kubelet, which takes its time and may hang: nothing waits for it.
+// lookAround publishes again and again what the system shows of the GPUs. It walks through all of procfs and asks the kubelet.
+// That takes long and may hang, so nothing waits for it.
 func (s *Sampler) lookAround(ctx context.Context) {
-	c := complaints{s.cfg.Logger, map[string]string{}}
+	c := newComplaints(s.cfg.Logger)
 	for ctx.Err() == nil {
 		for _, l := range s.shared.Load().loops {
 			l.logHang()
 		}
 		now := *s.host.Load()
 		if s.cfg.SysFS != "" {
-			// A GPU that has fallen off the bus is in the difference to what the driver lists.
+			// This is early: what follows may hang.
 			there, err := hostfs.GPUs(s.cfg.SysFS)
 			now.pci = gpu.Opt[int]{V: len(there), OK: err == nil}
 			bus := now
@@ -94,7 +70,7 @@ func (s *Sampler) lookAround(ctx context.Context) {
 	}
 }
 
-// askOwners fills in who holds the device files, and whose the GPUs are. What failed is absent until the next time.
+// askOwners fills in the holders of device files and the allotments of GPUs. What fails is absent until the next time.
 func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 	began := time.Now()
 	s.walking.start()
@@ -107,7 +83,7 @@ func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 	}
 	failed := c.about("cannot see who holds the device files", held)
 	failed = c.about("cannot ask the kubelet which pods have GPUs", allotted) || failed
-	// A right that is missing is said, and is no failure.
+	// A missing right is logged, and is no failure.
 	runtime := s.cfg.Owners.RuntimeProblem()
 	failed = c.about("cannot ask the container runtime for pods", runtime) && !errors.Is(runtime, fs.ErrPermission) || failed
 	unseen := s.cfg.Owners.Unseen()
@@ -119,10 +95,10 @@ func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 	s.logHidden(now, c, unseen)
 }
 
-// What a missing right hides is no failure: it is absent, and said once.
+// What a missing right hides is absent, and logged once. It is no failure.
 var errUnresolved = errors.New("they are not in procfs: the exporter needs the pid namespace of the host (hostPID: true, docker --pid=host) and its procfs at --path.procfs")
 
-// logHidden says what is missing, if something cannot be seen. A process that is about to end may not be found for once.
+// logHidden logs what cannot be seen, and why. A process may be missing once: it is about to end.
 func (s *Sampler) logHidden(now *host, c *complaints, unseen workload.Unseen) {
 	unresolved := 0
 	for _, l := range s.shared.Load().loops {
@@ -135,7 +111,7 @@ func (s *Sampler) logHidden(now *host, c *complaints, unseen workload.Unseen) {
 		hidden = errUnresolved
 	}
 	if unseen.Why != nil {
-		// Which right is missing cannot be known here: one process of a virtual machine hid its files from root with all rights.
+		// It names no right: a process of a virtual machine has hidden its files from root with all rights.
 		closed = fmt.Errorf("%w: gpu_process_device_open leaves out such processes (see docs/operating.md)", unseen.Why)
 	}
 	now.unresolved = unresolved
@@ -148,7 +124,7 @@ func (s *Sampler) logHidden(now *host, c *complaints, unseen workload.Unseen) {
 
 // followJobs publishes the jobs of the mapping files again and again, if there are any.
 func (s *Sampler) followJobs(ctx context.Context) {
-	c := complaints{s.cfg.Logger, map[string]string{}}
+	c := newComplaints(s.cfg.Logger)
 	for ctx.Err() == nil {
 		s.readingJobs.start()
 		began := time.Now()
@@ -170,8 +146,8 @@ func (s *Sampler) followJobs(ctx context.Context) {
 	}
 }
 
-// attribution returns how well it is known whose the processes and the GPUs are; ok
-// is false before that was asked. What hangs has failed.
+// attribution returns how well the owners of processes and GPUs are known. ok is false before the first answer. What hangs has
+// failed.
 func (s *Sampler) attribution(h *host) (f FamilyState, ok bool) {
 	failed := h.failed || s.walking.running() > s.cfg.Timeout || s.readingJobs.running() > s.cfg.Timeout
 	if jobs := s.jobs.Load(); jobs != nil {
@@ -180,14 +156,14 @@ func (s *Sampler) attribution(h *host) (f FamilyState, ok bool) {
 	return FamilyState{Name: "workload", Success: !failed, Duration: h.took}, h.walked || failed
 }
 
-// AllotmentState is a container that a GPU, or a GPU instance, is allotted to.
+// AllotmentState is a container that the kubelet has given a GPU or GPU instance.
 type AllotmentState struct {
 	Instance                  gpu.Opt[uint32]
 	Namespace, Pod, Container string
 }
 
-// allotmentsOf returns those of a GPU and its instances, each once.
-func allotmentsOf(d *DeviceState, all []Allotment) []AllotmentState {
+// allotmentsOf returns the allotments of a GPU and its instances, each once.
+func allotmentsOf(d *DeviceState, all []workload.Allotment) []AllotmentState {
 	var list []AllotmentState
 	for i := range all {
 		a := &all[i]
@@ -202,7 +178,7 @@ func allotmentsOf(d *DeviceState, all []Allotment) []AllotmentState {
 	return slices.Compact(list)
 }
 
-// instanceNamed reports whether a device is this GPU, or which instance of it:
+// instanceNamed reports whether a device is this GPU or an instance of it, and which:
 //
 //	GPU-UUID, nvidia0      the GPU
 //	MIG-UUID, nvidia0/gi7  an instance

@@ -31,7 +31,7 @@ func TestAllotmentsOf(t *testing.T) {
 		"nvidia1/gi": "none", "nvidia1/gi4294967296": "none",
 	} {
 		got := "none"
-		if list := allotmentsOf(d, []Allotment{{Device: device, Pod: "p"}}); len(list) == 1 {
+		if list := allotmentsOf(d, []workload.Allotment{{Device: device, Pod: "p"}}); len(list) == 1 {
 			if got = InstanceID(list[0].Instance); got == "" {
 				got = "whole"
 			}
@@ -40,11 +40,11 @@ func TestAllotmentsOf(t *testing.T) {
 			t.Errorf("%q: %s, want %s", device, got, want)
 		}
 	}
-	if list := allotmentsOf(&DeviceState{}, []Allotment{{Device: ""}, {Device: "nvidia0"}}); len(list) != 0 {
+	if list := allotmentsOf(&DeviceState{}, []workload.Allotment{{Device: ""}, {Device: "nvidia0"}}); len(list) != 0 {
 		t.Errorf("a GPU of which nothing is known has %v", list)
 	}
 	// Two compute instances of a GPU instance, and two replicas, are one allotment.
-	got := allotmentsOf(d, []Allotment{
+	got := allotmentsOf(d, []workload.Allotment{
 		{Device: "MIG-b", Namespace: "n", Pod: "b"},
 		{Device: uuid, Namespace: "n", Pod: "c"},
 		{Device: "MIG-a", Namespace: "n", Pod: "b"},
@@ -72,11 +72,11 @@ func workloadWell(s *Sampler) bool {
 // and shown by a metric as long as it lasts.
 func TestTroubleIsSaidOnce(t *testing.T) {
 	var trouble atomic.Bool
-	o := &owners{allotments: func() ([]Allotment, error) {
+	o := &owners{allotments: func() ([]workload.Allotment, error) {
 		if trouble.Load() {
 			return nil, errors.New("the socket is root's")
 		}
-		return []Allotment{{Device: "GPU-0", Namespace: "ml", Pod: "idle-0", Container: "main"}}, nil
+		return []workload.Allotment{{Device: "GPU-0", Namespace: "ml", Pod: "idle-0", Container: "main"}}, nil
 	}}
 	runSampler(t, &scriptSource{devices: []gpu.Device{newGPU(0, flat(5<<30))}}, func(c *Config) { c.Owners = o }, func(s *Sampler, out *lines) {
 		for _, bad := range []bool{false, true, false} {
@@ -97,7 +97,9 @@ func TestTroubleIsSaidOnce(t *testing.T) {
 // A right that is missing is said once, with what to do, and is no failure: though another process is named each time.
 func TestWhatIsHiddenIsSaidOnce(t *testing.T) {
 	var pid atomic.Uint32
-	o := &owners{unseen: func() workload.Unseen { return workload.Unseen{Unreadable: pid.Add(1), Why: fs.ErrPermission} }}
+	o := &owners{unseen: func() (workload.Unseen, error) {
+		return workload.Unseen{Unreadable: pid.Add(1), Why: fs.ErrPermission}, nil
+	}}
 	unresolved := process(5, 1)
 	unresolved.ID.Start = 0
 	d := newGPU(0, flat(5<<30, unresolved))
@@ -124,7 +126,7 @@ func TestWhatIsHiddenIsSaidOnce(t *testing.T) {
 // Processes that keep whoever looks them up waiting are named once, and counted while they do.
 func TestStuckProcessesAreSaid(t *testing.T) {
 	var asked atomic.Int32
-	o := &owners{unseen: func() (u workload.Unseen) {
+	o := &owners{unseen: func() (u workload.Unseen, _ error) {
 		n := asked.Add(1)
 		if n == 1 {
 			u.Stuck = []gpu.ProcessID{{PID: 4711, Start: 1}, {PID: 4712, Start: 1}}
@@ -132,7 +134,7 @@ func TestStuckProcessesAreSaid(t *testing.T) {
 		if n < 5 {
 			u.Overdue = 3
 		}
-		return u
+		return u, nil
 	}}
 	d := newGPU(0, flat(5<<30, process(1, 1)))
 	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, out *lines) {

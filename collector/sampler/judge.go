@@ -14,12 +14,10 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-type domain = detector.Domain[gpu.ProcessID]
-
-// memory is what is learnt of one memory: that of the GPU, or of a GPU instance for as long as the layout stays.
+// memory is what the loop has learnt of one memory: that of the GPU, or of a GPU instance.
 type memory struct {
 	profile string // of the instance
-	domain  *domain
+	domain  *detector.Domain[gpu.ProcessID]
 	finding finding.Memory
 	deaths  []finding.End // of this frame, while it was full
 	history history
@@ -29,12 +27,7 @@ type memory struct {
 // wholeGPU is the instance of the GPU's own memory.
 var wholeGPU gpu.Opt[uint32]
 
-func (l *loop) newMemory(instance gpu.Opt[uint32], profile string) *memory {
-	return &memory{profile: profile, domain: l.tuning.newDomain(instance, profile)}
-}
-
-// learn has the detector see a sample of which nobody will see the verdict, because a later one is there. The curves
-// have it, too.
+// learn shows the detector and the curves a sample that is not the last one. Nobody will see a verdict on it.
 func (l *loop) learn(sample *gpu.Sample) {
 	if len(sample.Processes) > 0 {
 		l.processes.note(sample)
@@ -58,8 +51,8 @@ func (l *loop) learn(sample *gpu.Sample) {
 	}
 }
 
-// unattributed is the used memory that no process holds; absent where that cannot be known, as while an entry of the list is
-// no process that can be looked up: then the list may be that of another namespace.
+// unattributed returns the used memory that no process holds; absent where that is not known. If a process of the list cannot
+// be looked up, the list may be that of another namespace.
 func unattributed(info gpu.Info, sample *gpu.Sample) gpu.Opt[uint64] {
 	if !sample.Memory.Used.OK || !sample.ProcessesComplete || info.CoherentMemory {
 		return gpu.Opt[uint64]{}
@@ -71,8 +64,7 @@ func unattributed(info gpu.Info, sample *gpu.Sample) gpu.Opt[uint64] {
 		}
 		sum += sample.Processes[i].Used.V
 	}
-	// The lists are read a moment after the memory: a process that has grown in
-	// between makes the difference negative, not huge.
+	// The driver tells the lists a moment after the memory. A process may have grown in between: the difference is not negative.
 	return gpu.Some(sample.Memory.Used.V - min(sum, sample.Memory.Used.V))
 }
 
@@ -84,7 +76,7 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 		state.Judgement = l.take(sample, index, state, wholeGPU, sample.Memory.Capacity())
 	}
 	if len(sample.Instances) > 0 {
-		// The slices run out of memory, not the GPU: of the whole there are statistics and no verdict.
+		// Instances run out of memory, not the GPU: the whole has statistics and no verdict.
 		j := &state.Judgement
 		j.Device = detector.Verdict{Windows: j.Device.Windows, SpikesTotal: j.Device.SpikesTotal, Trough: j.Device.Trough}
 	}
@@ -99,8 +91,7 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 	}
 }
 
-// repartition follows the MIG layout. A new one leaves nothing of the old
-// histories valid, be it that it was made while no exporter ran.
+// repartition follows the MIG layout. A new layout makes all old histories invalid, also one that was made while no exporter ran.
 func (l *loop) repartition(sample *gpu.Sample) {
 	known := l.laidOut
 	l.laidOut = true
@@ -126,7 +117,7 @@ func (l *loop) repartition(sample *gpu.Sample) {
 	}
 }
 
-// observe adds a frame to a memory, if that can be; a clock that went back starts it anew.
+// observe adds a frame to a memory, and reports whether it could. If the clock went back, the memory starts anew.
 func (l *loop) observe(m *memory, frame *detector.Frame[gpu.ProcessID]) bool {
 	err := m.domain.Observe(frame)
 	if err == nil {
@@ -138,21 +129,14 @@ func (l *loop) observe(m *memory, frame *detector.Frame[gpu.ProcessID]) bool {
 	return m.domain.Observe(frame) == nil
 }
 
-// take copies the judgement on a memory, which belongs to its domain, into the state.
+// take copies the judgement on a memory into the state. The original belongs to its domain.
 func (l *loop) take(sample *gpu.Sample, index []int, state *DeviceState, instance gpu.Opt[uint32], capacity gpu.Opt[uint64]) detector.Judgement[gpu.ProcessID] {
 	j := l.memories[instance].domain.Judgement()
 	for i := range j.Members {
 		l.processes.judged(sample, index[i], &j.Members[i])
 	}
 	for i := range j.Exited {
-		l.rememberEnd(&j.Exited[i], sample.T, capacity, instance)
-		if j.Exited[i].NearCapacity {
-			l.exits++
-			l.died(j.Exited[i].Key, instance, sample.T)
-			if last := l.published.Load(); last != nil {
-				logEnd(l.logger, last, processKey{j.Exited[i].Key, instance}, sample.Time)
-			}
-		}
+		l.ended(&j.Exited[i], sample, instance, capacity)
 	}
 	for i := range j.Groups {
 		state.Workloads = append(state.Workloads, l.workload(&j.Groups[i], instance))
@@ -170,13 +154,32 @@ func (l *loop) take(sample *gpu.Sample, index []int, state *DeviceState, instanc
 	return own
 }
 
+// ended notes what follows from the end of a process.
+func (l *loop) ended(x *detector.Exit[gpu.ProcessID], sample *gpu.Sample, instance gpu.Opt[uint32], capacity gpu.Opt[uint64]) {
+	key, m := processKey{x.Key, instance}, l.memories[instance]
+	end := finding.End{Who: finding.Of(l.processes.lastOwner(key)), At: sample.T}
+	if e := l.processes.entries[key]; e != nil && e.seen > 0 {
+		end.Began, end.At = e.first, e.seen // the next life may begin in the very frame that misses it
+		l.sampler.ends.add(finding.RunsOn(e.owner, l.info.Name, m.profile), e.owner.ContainerID, e.seen)
+	}
+	l.rememberEnd(x, sample.T, capacity, instance)
+	if !x.NearCapacity {
+		return
+	}
+	l.exits++
+	m.deaths = append(m.deaths, end)
+	if last := l.published.Load(); last != nil {
+		logEnd(l.logger, last, key, sample.Time)
+	}
+}
+
 // knows reports whether the detector can still name a process.
 func (l *loop) knows(key processKey) bool {
 	m := l.memories[key.instance]
 	return m != nil && m.domain.Knows(key.id)
 }
 
-// workload names a group. Members of a pod may be of several jobs: a pod has no job, lest its series change their name.
+// workload names a group. A pod has no job: its members may be of several, and its series would change their names.
 func (l *loop) workload(g *detector.GroupVerdict, instance gpu.Opt[uint32]) WorkloadState {
 	w := WorkloadState{Instance: instance, Used: uint64(g.Used), Verdict: g.Verdict}
 	if o := l.processes.ownerOf(g.Group); o.Pod == "" {

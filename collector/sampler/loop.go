@@ -20,17 +20,17 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// replaceGrace is how long a loop has to end before another takes its GPU.
+// replaceGrace is how long a new loop waits for the old one of its GPU to end.
 const replaceGrace = 100 * time.Millisecond
 
-// sitesOver is for how long a process records where it allocates, once its tensors leak: long enough to
-// tell what stays from what comes and goes.
+// sitesOver is for how long a process records where it allocates. That is long enough to tell memory that stays from memory
+// that comes and goes.
 const sitesOver = 5 * time.Minute
 
-// peakSpan is over how long gpu_memory_used_peak_bytes is the highest sample.
+// peakSpan is the span of gpu_memory_used_peak_bytes.
 const peakSpan = time.Minute
 
-// loop samples one GPU. Its progress belongs to the goroutine of run.
+// loop samples one GPU through one device.
 type loop struct {
 	sampler *Sampler
 	device  gpu.Device
@@ -38,47 +38,39 @@ type loop struct {
 	logger  log.Logger
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when run has returned
-
-	published atomic.Pointer[DeviceState]   // immutable
-	prepared  atomic.Pointer[deviceHistory] // for the state file
-	reading   stopwatch                     // since when the GPU is being read; each call starts it anew
-	missed    atomic.Uint64
-	retired   stopwatch // since when the device is gone
-
-	progress
+	reading stopwatch     // since when the GPU is being read; each call starts it anew
+	retired stopwatch     // since when the device is gone
+	*progress
 }
 
-// progress is what a loop has learnt of its GPU so far.
+// progress is what is known of a GPU so far. A loop that takes over a GPU takes its progress. The goroutine of run owns all
+// but the first fields.
 type progress struct {
+	published atomic.Pointer[DeviceState]   // immutable
+	prepared  atomic.Pointer[deviceHistory] // for the state file
+	missed    atomic.Uint64
+	hung      bool // the log has said that a call has not returned; see logHang
+
+	loop      *loop     // the one that reads the GPU now
+	resolve   *Resolver // the rules that the series have been configured by
 	frames    finding.Frames
-	tuning    *tuning
 	memories  map[gpu.Opt[uint32]]*memory // by instance, with wholeGPU
 	processes processTable
 	peak      detector.Crest[uint64]
 	said      findingLog
-	hung      bool // the log has said that a call has not returned
-	curves    curves
+	ends      []EndState // of processes, the last ones
 	status    gpu.Status
-	readings  []reading
-	slowAt    gpu.Opt[time.Duration] // when the status was read last, on the source's clock
-	fault     faultLog
+	readings  []FamilyState          // how the last reading of each group went
+	slowAt    gpu.Opt[time.Duration] // when the status was due last, on the source's clock
+	slow      bool                   // the status is due with this sample
+	fault     trouble
 	lost      bool // the GPU cannot be read, and what it held is gone
 	blind     bool // it is read, and does not tell how much memory is used
 	laidOut   bool // memories has the layout of a sample, or of an earlier exporter's last
-	restored  bool // from the state file, which does not tell whose the processes are
 	exits     uint64
-	// ahead is how far the wall clock has been set since the source's clock was
-	// started: by that much its moments are off the wall clock's.
-	ahead time.Duration
-	// preparedAt is when the history was prepared last.
-	preparedAt time.Time
-}
-
-// reading is how the last reading of a group went.
-type reading struct {
-	group    gpu.Group
-	failed   bool
-	duration time.Duration
+	// ahead is how far the wall clock is ahead of the source's clock, because it was set.
+	ahead      time.Duration
+	preparedAt time.Time // when the history was prepared last
 }
 
 func newLoop(s *Sampler, d gpu.Device) *loop {
@@ -86,19 +78,14 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 	l := &loop{
 		sampler: s, device: d, info: info, done: make(chan struct{}), cancel: func() {},
 		logger:   log.With(s.cfg.Logger, "gpu", info.IndexLabel(), "uuid", info.UUID),
-		progress: progress{processes: newProcessTable(s.cfg, info.IndexLabel(), s.jobs.Load)},
+		progress: &progress{processes: newProcessTable(s.cfg, info.IndexLabel(), s.jobs.Load), resolve: s.resolve.Load()},
 	}
-	l.processes.gone = func(key processKey, e *processEntry) {
-		if m := l.memories[key.instance]; m != nil {
-			s.ends.add(finding.RunsOn(e.owner, info.Name, m.profile), e.owner.ContainerID, e.seen)
-		}
-	}
-	l.tuning = &tuning{loop: l, resolve: s.resolve.Load()}
+	l.loop = l
 	l.memories = map[gpu.Opt[uint32]]*memory{wholeGPU: l.newMemory(wholeGPU, "")}
 	return l
 }
 
-// start readies the loop to be retired and runs it until ctx is done, the GPU is retired or its recording ends.
+// start runs the loop until ctx is done, the GPU is retired, or its recording ends.
 func (l *loop) start(ctx context.Context) {
 	ctx, l.cancel = context.WithCancel(ctx)
 	l.sampler.running.Go(func() { l.run(ctx) })
@@ -124,8 +111,7 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// prepare makes the GPU's part of the state file. A GPU that was not read yet
-// keeps what an earlier exporter left of it; revive has prepared that.
+// prepare makes the GPU's part of the state file.
 func (l *loop) prepare() {
 	if l.sampler.cfg.StateFile == "" {
 		return
@@ -134,8 +120,7 @@ func (l *loop) prepare() {
 	l.prepared.Store(l.history())
 }
 
-// step takes one sample and publishes what follows from it. It does so before it
-// reads the status, which may take many times as long.
+// step takes one sample and publishes it. Only then does it read the status, which may take much longer.
 func (l *loop) step(ctx context.Context) {
 	l.reading.start()
 	defer l.reading.stop()
@@ -155,9 +140,9 @@ func (l *loop) step(ctx context.Context) {
 		l.learn(&sample)
 		return
 	}
-	l.fault.succeeded(l.logger)
+	l.fault.works(level.Info(l.logger), "msg", "GPU can be read again")
 	l.publish(&sample)
-	if l.slowDue(sample.T) {
+	if l.slow {
 		l.readStatus(ctx, took)
 		l.publishStatus()
 	}
@@ -168,21 +153,21 @@ func (l *loop) fail(err error) {
 	if wentAway(err) {
 		l.forget()
 	}
-	l.fault.failed(l.logger, err)
-	l.publishDown(l.published.Load(), err.Error())
+	l.fault.failed(level.Error(l.logger), err, "msg", "GPU cannot be read, will try again", "alert", finding.Lost)
+	l.publishDown(err.Error())
 }
 
-// publishDown publishes that the GPU cannot be read, and when that was possible last.
-func (l *loop) publishDown(last *DeviceState, why string) {
+// publishDown publishes that the GPU cannot be read, and when it was read last.
+func (l *loop) publishDown(why string) {
 	down := &DeviceState{Info: l.info, Error: why}
-	if last != nil {
+	if last := l.published.Load(); last != nil {
 		down.SampleTime, down.Owner = last.SampleTime, last.Owner
 	}
 	l.published.Store(down)
 }
 
-// wentAway reports whether what a GPU held is gone with this failure: it has to be reset before it can be read again, or the
-// driver to be loaded. A driver that only does not answer yet is still there.
+// wentAway reports whether a GPU has lost its memory with this failure. It has if the GPU must be reset, or the driver loaded,
+// before it can be read again. A driver that only does not answer has kept it.
 func wentAway(err error) bool {
 	if errors.Is(err, gpu.ErrLost) {
 		return true
@@ -191,8 +176,8 @@ func wentAway(err error) bool {
 	return ok && driver.Reason != reasonInUse && driver.Reason != reasonHangs
 }
 
-// forget throws away the histories of a GPU that holds nothing of what it held, once until it is read again. It is not left
-// for then: the exporter may have been started again, from the state file.
+// forget throws away the histories of a GPU that has lost its memory, once until it is read again. It does not wait for that:
+// a new exporter may read the GPU, and would go on from the state file.
 func (l *loop) forget() {
 	if l.lost {
 		return
@@ -204,26 +189,18 @@ func (l *loop) forget() {
 	l.memories[wholeGPU] = whole
 }
 
-func (l *loop) slowDue(t time.Duration) bool {
-	if l.slowAt.OK && t-l.slowAt.V < l.sampler.cfg.SlowInterval && t >= l.slowAt.V {
-		return false
-	}
-	l.slowAt = gpu.Some(t)
-	return true
-}
-
-// readStatus reads the groups. What fails is absent until the next time. The
-// group memory answers for the fast reading too, which took that long.
+// readStatus reads the groups. A group that fails is absent until the next time. took is how long the fast reading took, which
+// counts as one of the group memory.
 func (l *loop) readStatus(ctx context.Context, took time.Duration) {
 	var status gpu.Status
-	readings := make([]reading, 0, len(l.sampler.cfg.Groups))
+	readings := make([]FamilyState, 0, len(l.sampler.cfg.Groups))
 	for _, g := range l.sampler.cfg.Groups {
 		began := time.Now()
 		l.reading.start()
 		err := l.device.ReadGroup(ctx, g, &status)
-		r := reading{group: g, failed: err != nil, duration: time.Since(began)}
+		r := FamilyState{Name: string(g), Success: err == nil, Duration: time.Since(began)}
 		if g == gpu.GroupMemory {
-			r.duration += took
+			r.Duration += took
 		}
 		if err != nil {
 			level.Debug(l.logger).Log("msg", "not all could be read", "collector", g, "err", err)
@@ -236,6 +213,9 @@ func (l *loop) readStatus(ctx context.Context, took time.Duration) {
 // publish judges the sample and publishes the new state.
 func (l *loop) publish(sample *gpu.Sample) {
 	l.ahead += sample.Step
+	if l.slow = !l.slowAt.OK || sample.T < l.slowAt.V || sample.T-l.slowAt.V >= l.sampler.cfg.SlowInterval || sample.Step != 0; l.slow {
+		l.slowAt = gpu.Some(sample.T)
+	}
 	unresolved := l.processes.note(sample)
 	if l.sampler.cfg.Allocators != nil {
 		allocator.Attribute(l.sampler.cfg.Allocators.Of, l.info.UUID, sample)
@@ -263,8 +243,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.published.Store(state)
 }
 
-// logBlind says once that nothing tells how much memory is used, so that nothing of it is
-// judged, and once that this is over.
+// logBlind logs once that the GPU is not judged because nothing tells its used memory, and once that this is over.
 func (l *loop) logBlind(sample *gpu.Sample) {
 	blind := !sample.Memory.Used.OK && !l.sampler.cfg.Fleet // there is no driver to tell it
 	switch {
@@ -276,7 +255,7 @@ func (l *loop) logBlind(sample *gpu.Sample) {
 	l.blind = blind
 }
 
-// locate asks processes of which tensors leak for the lines that allocate them.
+// locate asks processes whose tensors leak for the lines of code that allocate them.
 func (l *loop) locate(sample *gpu.Sample, state *DeviceState) {
 	allocators := l.sampler.cfg.Allocators
 	if allocators == nil {
@@ -294,39 +273,36 @@ func (l *loop) locate(sample *gpu.Sample, state *DeviceState) {
 	}
 }
 
-// publishStatus publishes the last sample once more, with the status that was read after it.
+// publishStatus publishes the last sample again, with the status that was read after it.
 func (l *loop) publishStatus() {
 	state := *l.published.Load()
 	state.Status, state.readings = l.status, l.readings
 	l.published.Store(&state)
 }
 
-// current returns the state of the GPU now, for one reader: the published one, or only that it is down when a call has not
-// returned for too long or the GPU is gone. It is nil while the first sample may still come: nothing is known then.
+// current returns the state of the GPU now, in a copy. If a call hangs or the GPU is gone, that says only that it is down. It is
+// nil while nothing is known, because the first sample may still come.
 func (l *loop) current() *DeviceState {
-	hangs := l.reading.running()
-	down := l.retired.on() || hangs > l.sampler.cfg.Timeout
+	p, hangs := l.published.Load(), l.reading.running()
 	d := DeviceState{Info: l.info}
-	p := l.published.Load()
-	switch {
-	case p == nil && !down:
-		return nil
-	case p != nil && down:
-		d.SampleTime, d.Owner = p.SampleTime, p.Owner
-	case p != nil:
-		d = *p
-	}
 	switch {
 	case l.retired.on():
 		d.Error = "the driver does not list it any more"
-	case down:
+	case hangs > l.sampler.cfg.Timeout:
 		d.Error = "a call has not returned for " + humanize.Duration(hangs)
+	case p == nil:
+		return nil
+	default:
+		d = *p
+	}
+	if p != nil {
+		d.SampleTime, d.Owner = p.SampleTime, p.Owner
 	}
 	d.Missed = l.missed.Load()
 	return &d
 }
 
-// logHang says once of a call that it has not returned for too long, and when it has. One goroutine calls it.
+// logHang logs once that a call has not returned for too long, and once that it has. One goroutine calls it.
 func (l *loop) logHang() {
 	hangs := l.reading.running()
 	if over := hangs > l.sampler.cfg.Timeout; over != l.hung {
@@ -348,8 +324,8 @@ func (l *loop) retire(news log.Logger) {
 	_ = news.Log("msg", "GPU is gone")
 }
 
-// stop stops the loop and reports whether it has left the GPU, which one goroutine at a time may read: then another loop can
-// take it. It gives the loop a moment, which is not enough for one that is stuck in a call.
+// stop stops the loop, and reports whether it has left the GPU: only one goroutine at a time may read that. It waits a moment,
+// which is not enough for a loop that is stuck in a call.
 func (l *loop) stop() bool {
 	l.cancel()
 	select {
@@ -360,27 +336,19 @@ func (l *loop) stop() bool {
 	}
 }
 
-// resume makes l, which has not been started, go on with the GPU of a loop that is
-// over. The GPU was gone, so that what it held is gone, too; its counters go on.
-func (l *loop) resume(before *loop) {
-	l.memories, l.exits, l.lost = before.memories, before.exits, before.lost
-	l.tuning = before.tuning
-	l.tuning.loop = l
-	l.forget()
-	l.missed.Store(before.missed.Load())
-	l.publishDown(before.published.Load(), "")
-}
-
-// replace makes l, which has not been started, go on where a loop ended whose GPU
-// was all the time there, but is now another device.
-func (l *loop) replace(before *loop) {
+// goOn makes l, which has not been started, go on with the GPU of a loop that has ended. lost says that the GPU has lost its
+// memory.
+func (l *loop) goOn(before *loop, lost bool) {
 	l.progress = before.progress
-	l.tuning.loop = l
+	l.loop = l
 	l.processes.index = l.info.IndexLabel()
 	l.slowAt.OK = false // the end may have cut the last reading of the status short
-	l.missed.Store(before.missed.Load())
-	l.prepared.Store(before.prepared.Load())
-	if p := before.published.Load(); p != nil {
+	if lost {
+		l.forget()
+		l.peak = detector.Crest[uint64]{}
+		l.publishDown("")
+		l.prepare()
+	} else if p := l.published.Load(); p != nil {
 		now := *p
 		now.Info = l.info
 		l.published.Store(&now)

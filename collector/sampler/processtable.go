@@ -6,6 +6,7 @@ package sampler
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -14,50 +15,45 @@ import (
 )
 
 const (
-	// ownersWithin is how long a sample waits in all for whose its new processes are. The detector compares a process
-	// with earlier ones of its program and pod when it sees it for the first time. A process can keep whoever looks it up
-	// waiting; a sample every second has that much time.
+	// ownersWithin bounds how long a sample waits for the owners of its new processes. The detector wants to know them with
+	// the first sample: it compares a process with earlier ones of its program and pod.
 	ownersWithin = 250 * time.Millisecond
-	// attributionGrace is how long the first series of a process may wait for its owner to be known.
+	// attributionGrace bounds how long the first series of a process wait for its owner.
 	attributionGrace = 3 * time.Second
-	// incumbent is by how much a newcomer must be larger to take the series of a
-	// process that has some, or two of a size would take turns.
+	// incumbent is how many times larger a process must be to take the series of another one. Without it two of a size would
+	// take turns.
 	incumbent = 1.25
 )
 
-// processTable remembers what must not change between the samples of a process:
-// its owner, whether it has series of its own, since when it idles.
+// processTable remembers what samples do not tell of a process: its owner, whether it has series of its own, since when it idles.
 type processTable struct {
 	cfg Config
-	// index is that of the GPU, and jobs returns the jobs on it; nil if nobody writes them down.
-	index   string
-	jobs    func() *jobsState
+	// index is that of the GPU. jobs returns the jobs of all GPUs; nil if nobody writes them down.
+	index string
+	jobs  func() *jobsState
+	// entries are the processes of the last sample, and those that ended while the detector knows them.
 	entries map[processKey]*processEntry
-	// ended are the processes that are not in the list any more, while the detector knows
-	// them; of those of a state file only the owner is known, and of
-	// the living when they computed last.
-	ended map[processKey]*processEntry
-	begun bool // a sample has been noted
-	// gone is told of each process that is not in the list any more.
-	gone    func(processKey, *processEntry)
+	begun   bool            // a sample has been noted
 	renamed bool            // the owner of a process has changed with the last sample
 	rank    []*processEntry // scratch
 }
 
-// processKey tells a process on two GPU instances apart.
+// processKey names a process on a GPU or GPU instance. It may be on several.
 type processKey struct {
 	id       gpu.ProcessID
 	instance gpu.Opt[uint32]
 }
 
+// processEntry is a process. One from the state file has only an owner and busy.
 type processEntry struct {
-	first, seen time.Duration // first and last sample, on the source's clock
+	listed      bool          // the last sample has it
+	first, seen time.Duration // first and last sample, on the source's clock; 0 none
 	newcomer    bool          // it was not there when the exporter started
 	busy        time.Duration // when it last computed, or was first seen
 	owner       *gpu.Owner
-	final       bool      // owner will not change any more
+	final       bool      // owner does not change any more
 	noted       time.Time // when it was first seen
-	job         string    // that the batch system wrote down, once jobSettled
+	job         string    // from the mapping files, once jobSettled
 	jobSettled  bool
 	shown       bool
 	position    int // in the sample
@@ -66,18 +62,18 @@ type processEntry struct {
 	share       detector.Value
 	grows       detector.Inside
 	history     history // since it is shown
+	curve       *Curve  // of history, as it was made last; nil if it is not drawn
 }
 
 var unknownOwner = &gpu.Owner{}
 
 func newProcessTable(cfg Config, index string, jobs func() *jobsState) processTable {
-	return processTable{cfg: cfg, index: index, jobs: jobs, entries: map[processKey]*processEntry{}, ended: map[processKey]*processEntry{}, gone: func(processKey, *processEntry) {}}
+	return processTable{cfg: cfg, index: index, jobs: jobs, entries: map[processKey]*processEntry{}}
 }
 
 func keyOf(p *gpu.Process) processKey { return processKey{p.ID, p.Instance} }
 
-// note fills in the owners of the sample's processes, forgets those that are
-// gone and returns how many could not be looked up.
+// note fills in the owners of the sample's processes. It returns how many could not be looked up.
 func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 	t.renamed = false
 	ctx, cancel := context.WithTimeout(context.Background(), ownersWithin)
@@ -86,23 +82,19 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 		p := &sample.Processes[i]
 		e := t.entries[keyOf(p)]
 		if e == nil {
-			was := t.ended[keyOf(p)]
-			e = &processEntry{first: sample.T, busy: sample.T, newcomer: t.begun, noted: time.Now()}
-			switch {
-			case was != nil && was.seen > 0:
-				e = was // it was missing from the list for a moment
-			case was != nil && was.busy > 0 && was.busy < sample.T:
-				e.busy = was.busy
-			}
+			e = &processEntry{}
 			t.entries[keyOf(p)] = e
 		}
-		e.seen, e.position, e.used = sample.T, i, p.Used.V
+		before := e.owner
+		if e.seen == 0 { // it is new, or from the state file
+			*e = processEntry{first: sample.T, busy: min(cmp.Or(e.busy, sample.T), sample.T), newcomer: t.begun, noted: time.Now()}
+		}
+		e.listed, e.seen, e.position, e.used = true, sample.T, i, p.Used.V
 		e.verdict, e.share = detector.Verdict{}, detector.Value{}
 		e.grows = detector.InsideUnknown
 		if !p.SM.OK || p.SM.V > 0 {
 			e.busy = sample.T
 		}
-		before := e.owner
 		t.attribute(ctx, e, p)
 		t.renamed = t.renamed || (before != nil && *before != *e.owner)
 		p.Owner = e.owner
@@ -110,48 +102,37 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 			unresolved++
 		}
 	}
-	for key, e := range t.entries {
-		if e.seen != sample.T {
-			delete(t.entries, key)
-			t.ended[key] = e
-			t.gone(key, e)
-		}
+	for _, e := range t.entries {
+		e.listed = e.listed && e.seen == sample.T
 	}
 	t.begun = true
 	return unresolved
 }
 
-// bury forgets whose the processes were that have ended and that nobody asks for any more.
+// bury forgets the processes that have ended, and that the detector does not know.
 func (t *processTable) bury(known func(processKey) bool) {
-	for key := range t.ended {
-		if t.entries[key] != nil || !known(key) {
-			delete(t.ended, key)
-		}
-	}
+	maps.DeleteFunc(t.entries, func(key processKey, e *processEntry) bool { return !e.listed && !known(key) })
 }
 
-// lastOwner returns whose process it is, or was.
+// lastOwner returns the owner of a process that lives or has ended.
 func (t *processTable) lastOwner(key processKey) *gpu.Owner {
 	if e := t.entries[key]; e != nil {
-		return e.owner
-	}
-	if e := t.ended[key]; e != nil {
 		return e.owner
 	}
 	return unknownOwner
 }
 
-// attribute settles whose process it is. Once its first series is out, it changes at most once, from unknown to known.
+// attribute settles the owner of a process. Once it has series, the owner changes at most once, from unknown to known.
 func (t *processTable) attribute(ctx context.Context, e *processEntry, p *gpu.Process) {
 	switch {
 	case e.final:
 	case t.cfg.Owners == nil && !e.shown && p.Owner != nil:
-		// A recording tells the pod a moment after the process, as it came to know it.
+		// A recording may tell the pod a moment after the process.
 		e.owner = p.Owner
 	case p.Owner != nil:
 		e.owner, e.final = cmp.Or(e.owner, p.Owner), true
 	case t.cfg.Owners == nil || p.ID.Start == 0:
-		// A process that cannot be told from another of its number is nobody's.
+		// Without a start it may be another process of that number.
 		e.owner, e.final = unknownOwner, true
 	default:
 		owner, done := t.lookUp(ctx, e, p.ID)
@@ -165,7 +146,7 @@ func (t *processTable) attribute(ctx context.Context, e *processEntry, p *gpu.Pr
 	}
 }
 
-// lookUp asks for the owner of a process. That of a new one is waited for until ctx is done.
+// lookUp asks for the owner of a process. If the process is new, it waits for the answer until ctx is done.
 func (t *processTable) lookUp(ctx context.Context, e *processEntry, id gpu.ProcessID) (owner *gpu.Owner, done bool) {
 	if e.owner != nil {
 		return t.cfg.Owners.Owner(id)
@@ -173,8 +154,8 @@ func (t *processTable) lookUp(ctx context.Context, e *processEntry, id gpu.Proce
 	return t.cfg.Owners.Await(ctx, id)
 }
 
-// addJob adds the job that the batch system wrote down for the GPU, where the process itself does not tell its own. That is
-// decided once, by a reading of the mapping files that began after the process was first seen.
+// addJob adds the job of the GPU, if the process does not tell its own. It decides that once, by the first reading of the
+// mapping files that began after the first sample of the process.
 func (t *processTable) addJob(e *processEntry, p *gpu.Process, owner *gpu.Owner, done bool) (*gpu.Owner, bool) {
 	known := t.jobs()
 	if known == nil || owner.SlurmJob != "" {
@@ -199,12 +180,12 @@ func (t *processTable) judged(sample *gpu.Sample, position int, v *detector.Memb
 	}
 }
 
-// show puts the processes that have series of their own into the state, and the sums of the others: those that are too
-// young, and those over the cap. Leaking ones come first, then large ones.
+// show puts the processes that have series of their own into the state, and the sums of the others. These are too young, or over
+// the cap: leaking processes come first, then large ones.
 func (t *processTable) show(sample *gpu.Sample, state *DeviceState) {
 	t.rank = t.rank[:0]
 	for _, e := range t.entries {
-		if t.ripe(e, sample) {
+		if e.listed && t.ripe(e, sample) {
 			t.rank = append(t.rank, e)
 		}
 	}
@@ -231,13 +212,13 @@ func (t *processTable) show(sample *gpu.Sample, state *DeviceState) {
 	}
 }
 
-// ripe reports whether a process may have series: it is old enough, and its owner is known or will not be in time.
+// ripe reports whether a process may have series: it is old enough, and its owner is known or has kept it waiting for too long.
 func (t *processTable) ripe(e *processEntry, sample *gpu.Sample) bool {
 	return e.shown || (t.old(e, sample) && (e.final || sample.T-e.first >= attributionGrace))
 }
 
-// old reports whether a process has reached the age for series. One that was
-// there before the exporter and whose start is not known counts as old.
+// old reports whether a process has reached the age for series. If its start is not known, it is old if it was there before the
+// exporter.
 func (t *processTable) old(e *processEntry, sample *gpu.Sample) bool {
 	if started := sample.Processes[e.position].Started; started.OK {
 		return sample.T-started.V >= t.cfg.ProcessMinAge
@@ -253,7 +234,7 @@ func (e *processEntry) weight() float64 {
 	return float64(e.used)
 }
 
-// idle is how long the process has been without compute, absent where its utilisation is not known.
+// idle returns for how long the process has computed nothing; absent if its utilisation is not known.
 func (e *processEntry) idle(p *gpu.Process, now time.Duration) gpu.Opt[time.Duration] {
 	if !p.SM.OK {
 		return gpu.Opt[time.Duration]{}

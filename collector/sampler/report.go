@@ -38,7 +38,7 @@ func (d *DeviceState) Name() string {
 	return name
 }
 
-// Domains returns the memories of a GPU. One in MIG mode has only those of its instances: the GPU itself cannot run out of memory.
+// Domains returns the memories of a GPU. In MIG mode these are only those of its instances: the GPU cannot run out of memory.
 func (d *DeviceState) Domains() []Domain {
 	if len(d.Instances) == 0 {
 		return []Domain{{Device: d, Name: d.Name(), Memory: d.Memory, Judgement: &d.Judgement, Owner: d.Owner, Curve: d.Curve}}
@@ -109,7 +109,7 @@ func (m *Domain) Text(cfg *detector.Config) string {
 	return m.Sample().Why(cfg)
 }
 
-// Word returns the word for the verdict on a memory. On a GPU with a page for its hardware it is Broken, unless the memory leaks.
+// Word returns the word for the verdict on a memory. If the hardware of the GPU pages, that is Broken, unless the memory leaks.
 func (m *Domain) Word(now time.Time, cfg *detector.Config) string {
 	v := &m.Judgement.Device
 	for _, said := range m.Device.Hardware(now).Messages() {
@@ -128,7 +128,7 @@ type Report struct {
 	Messages []Said // the most urgent first
 }
 
-// Said is a message and its memory; nil if it is about a whole GPU or the driver.
+// Said is a message and its memory. Memory is nil if the message is about a whole GPU or the driver.
 type Said struct {
 	finding.Message
 	Memory *Domain
@@ -166,9 +166,10 @@ func (s *State) Report(cfg *detector.Config) *Report {
 	return r
 }
 
-// count counts GPUs by their state. watched is the longest time that a window covers.
+// count counts GPUs by their state. Those that wait have no memory that is judged yet; those that are blind tell no used memory.
+// watched is the longest time that a window covers.
 type count struct {
-	up, waiting, muted, blind int // waiting: none of its memories is judged yet
+	up, waiting, muted, blind int
 	watched                   time.Duration
 }
 

@@ -12,60 +12,44 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// Resolver returns the configuration of the detector's series with these labels: those that they have in the metrics, and
+// Resolver returns the configuration of the detector's series with these labels. They are the labels of the metrics, and
 //
 //	scope    gpu, mig, process, workload, or residual for the memory that no process
 //	         of a GPU or GPU instance accounts for
 //	name     the model of the GPU
 //	profile  that of the GPU instance
 //
-// It is called from several goroutines, one a GPU, and must not block.
+// Several goroutines call it, one a GPU. It must not block.
 type Resolver func(labels map[string]string) detector.Config
 
-// Configure replaces Config.Resolve: new series ask resolve for their configuration at their birth, the others at the next
-// sample of their GPU. Their history stays, but for windows of another length, which start empty. It may be called at any
-// time.
+// Configure replaces Config.Resolve. New series ask resolve for their configuration at once, the others with the next sample of
+// their GPU. They keep their history, but a window of another length starts empty. You may call it at any time.
 func (s *Sampler) Configure(resolve Resolver) { s.resolve.Store(&resolve) }
 
-// tuning gives the detector's series of a GPU their configuration. Where another
-// loop goes on with the domains, it does with their tuning.
-type tuning struct {
-	loop    *loop
-	resolve *Resolver // what the series have been configured by
-}
-
-// newDomain returns a domain without history: that of the GPU, or of a GPU instance.
-func (t *tuning) newDomain(instance gpu.Opt[uint32], profile string) *domain {
-	d, err := detector.NewDomain(func(s detector.Subject[gpu.ProcessID]) detector.Config { return t.config(&s, instance, profile) })
+// newMemory returns a memory without history: that of the GPU, or of a GPU instance.
+func (p *progress) newMemory(instance gpu.Opt[uint32], profile string) *memory {
+	d, err := detector.NewDomain(func(s detector.Subject[gpu.ProcessID]) detector.Config {
+		if *p.resolve != nil {
+			if cfg := (*p.resolve)(p.loop.labelsOf(&s, instance, profile)); cfg.Validate() == nil {
+				return cfg
+			}
+		}
+		return p.loop.sampler.cfg.Detector
+	})
 	if err != nil {
-		panic(err) // config returns nothing invalid for a GPU or GPU instance
+		panic(err) // both configurations are valid
 	}
-	d.Remember(t.loop.sampler.heights)
-	return d
+	d.Remember(p.loop.sampler.heights)
+	return &memory{profile: profile, domain: d}
 }
 
-// config returns the configuration of a series.
-func (t *tuning) config(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[uint32], profile string) detector.Config {
-	common := t.loop.sampler.cfg.Detector
-	if *t.resolve == nil {
-		return common
-	}
-	if cfg := (*t.resolve)(t.loop.labelsOf(s, instance, profile)); cfg.Validate() == nil {
-		return cfg
-	}
-	return common
-}
-
-// reconfigure makes the series ask for their configuration again if there are
-// other rules, or if labels of a series have changed.
+// reconfigure makes the series ask for their configuration again, if the rules or the labels of a series have changed.
 func (l *loop) reconfigure() {
-	t, now := l.tuning, l.sampler.resolve.Load()
-	renamed := l.processes.renamed || l.restored
-	l.restored = false
-	if now == t.resolve && (!renamed || *now == nil) {
+	now := l.sampler.resolve.Load()
+	if now == l.resolve && (!l.processes.renamed || *now == nil) {
 		return
 	}
-	t.resolve = now
+	l.resolve = now
 	for _, m := range l.memories {
 		m.domain.Reconfigure()
 	}
@@ -101,14 +85,9 @@ func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[uin
 	return labels
 }
 
-// ownerOf returns the owner of a process of that group or, while none is known, what the name of the group says.
+// ownerOf returns the owner of a process of that group. If no process is known, it takes the name of the group apart.
 func (t *processTable) ownerOf(group string) gpu.Owner {
 	for _, e := range t.entries {
-		if e.owner.Group() == group {
-			return *e.owner
-		}
-	}
-	for _, e := range t.ended {
 		if e.owner.Group() == group {
 			return *e.owner
 		}
@@ -120,8 +99,8 @@ func (t *processTable) ownerOf(group string) gpu.Owner {
 	return gpu.Owner{Namespace: namespace, Pod: name}
 }
 
-// LabelValue returns value as it can stand in a label: valid UTF-8, and no
-// longer than the label needs, for processes choose their own names.
+// LabelValue returns value as it can stand in a label: valid UTF-8, and cut to what the label needs. Processes choose their own
+// names.
 func LabelValue(label, value string) string {
 	limit := 128
 	switch label {

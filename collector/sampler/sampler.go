@@ -1,8 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sampler reads GPUs in the background, judges them, and keeps what was read last: a State that nobody changes
-// any more.
+// Package sampler reads GPUs in the background, judges them, and publishes what it has read last as an immutable State.
 package sampler
 
 import (
@@ -25,56 +24,55 @@ import (
 )
 
 const (
-	// retryDriver is how often a driver that does not answer is asked again.
+	// retryDriver is the time between two questions to a driver that does not answer.
 	retryDriver = time.Second
-	// rememberDevice is how long a GPU that is gone is still shown as down, and the
-	// history of one that an earlier exporter saw is kept.
+	// rememberDevice is how long a GPU that is gone is shown as down. The state file keeps its history for as long.
 	rememberDevice = 24 * time.Hour
-	// retryWatch is how long to wait before events are asked for again.
+	// retryWatch is the pause before the sampler tries again to watch events.
 	retryWatch = 30 * time.Second
 	// stopGrace is how long Run waits for a loop that is inside the driver.
 	stopGrace = time.Second
-	// reasonHangs stands for the driver's reason while it gives none.
+	// reasonHangs is the reason of a driver that does not return.
 	reasonHangs = "call_does_not_return"
-	// reasonInUse is the driver's while a call of ours keeps it from being initialised again.
+	// reasonInUse is the reason of a driver that cannot be initialised again, because a call of ours is under way.
 	reasonInUse = "in_use"
 )
 
 // ReasonStarting is the State's DriverReason before the driver's first answer.
 const ReasonStarting = "starting"
 
-// Sampler reads the GPUs of a source in the background, one loop a GPU, judges what it reads and publishes it as a State.
+// Sampler reads the GPUs of a source in the background, one loop a GPU. It judges what it reads, and publishes it as a State.
 type Sampler struct {
 	source gpu.Source
 	cfg    Config
 	xids   xidCounts
-	// running are the goroutines of Run, and the loops.
+	// running counts the goroutines of Run and the loops.
 	running sync.WaitGroup
-	// watched has the UUIDs of the GPUs whose XID errors would be noticed now.
+	// watched has the UUIDs of the GPUs whose XID errors the source reports now.
 	watched sync.Map
 	fatal   chan error
 	boot    string
-	// secret is what the names of programs are made with. It must not leave the node.
+	// secret is the key of the hashes that name programs. It must not leave the node.
 	secret []byte
-	// heights are what programs held before and gave back.
+	// heights remembers how much memory programs held and gave back.
 	heights *detector.Heights
-	// saved is how the last writing of the state file went; nil before the first.
+	// saved tells how the last writing of the state file went; nil before the first.
 	saved atomic.Pointer[FileState]
-	// unwritable is whether a state file is there that cannot be read: it is not written over.
-	unwritable bool
-	// asking is since when Devices of the source is under way; see stopwatch.
+	// past are the histories that an earlier exporter left. They do not change.
+	past []deviceHistory
+	// asking runs while a call of Devices is under way.
 	asking stopwatch
-	// shared is what the supervisor publishes.
+	// shared is the part of the State that supervise publishes.
 	shared atomic.Pointer[shared]
-	// host is what the system showed last.
+	// host is the part that lookAround publishes.
 	host atomic.Pointer[host]
-	// jobs are those of the mapping files; nil where there are none.
+	// jobs are from the mapping files; nil where there are none.
 	jobs atomic.Pointer[jobsState]
-	// walking and readingJobs are since when the owners are asked.
+	// walking and readingJobs run while the owners are asked.
 	walking, readingJobs stopwatch
 	// resolve is Config.Resolve, or what Configure put in its place.
 	resolve atomic.Pointer[Resolver]
-	// ends learns how processes have ended; nil where nobody knows containers.
+	// ends learns how processes have ended; nil without Owners.
 	ends *ends
 }
 
@@ -82,8 +80,6 @@ type Sampler struct {
 type shared struct {
 	reason string
 	loops  []*loop
-	// past are the histories of an earlier exporter that no loop has taken yet.
-	past []deviceHistory
 }
 
 // New returns a Sampler that reads nothing until Run. The error is that of Config.Detector.
@@ -96,7 +92,8 @@ func New(source gpu.Source, cfg Config) (*Sampler, error) {
 	}
 	s := &Sampler{source: source, cfg: cfg, fatal: make(chan error, 1), secret: make([]byte, secretSize), heights: detector.NewHeights()}
 	_, _ = rand.Read(s.secret) // it never fails: see crypto/rand
-	s.shared.Store(&shared{reason: ReasonStarting, past: s.load()})
+	s.shared.Store(&shared{reason: ReasonStarting})
+	s.past = s.load()
 	s.host.Store(&host{})
 	if cfg.Owners != nil {
 		cfg.Owners.NameWith(s.secret)
@@ -107,12 +104,10 @@ func New(source gpu.Source, cfg Config) (*Sampler, error) {
 	return s, nil
 }
 
-// Fatal delivers an error after which only a fresh process can go on: the
-// driver's library was replaced by one of another version.
+// Fatal delivers an error after which only a new process can go on: the driver now has another version.
 func (s *Sampler) Fatal() <-chan error { return s.fatal }
 
-// Run reads until ctx is done. It returns when its loops have ended, but for
-// those that are stuck in a call into the driver or the system.
+// Run reads until ctx is done. It waits for its loops to end, but not for one that is stuck in a call.
 func (s *Sampler) Run(ctx context.Context) {
 	tasks := []func(context.Context){s.supervise, s.watch, s.save, s.lookAround}
 	if s.cfg.Allocators != nil {
@@ -139,16 +134,15 @@ func (s *Sampler) Run(ctx context.Context) {
 
 // watch counts the events of the source.
 func (s *Sampler) watch(ctx context.Context) {
-	said := ""
+	var blind trouble
 	for ctx.Err() == nil {
 		err := s.source.Watch(ctx, s.event)
 		s.watched.Clear()
 		if errors.Is(err, gpu.ErrNoEvents) {
 			return
 		}
-		if err != nil && err.Error() != said {
-			said = err.Error()
-			level.Warn(s.cfg.Logger).Log("msg", "XID errors cannot be watched, will try again", "err", err)
+		if err != nil {
+			blind.failed(level.Warn(s.cfg.Logger), err, "msg", "XID errors cannot be watched, will try again")
 		}
 		select {
 		case <-ctx.Done():
@@ -157,7 +151,7 @@ func (s *Sampler) watch(ctx context.Context) {
 	}
 }
 
-// xidsOf returns the XID errors of a GPU. While nobody watches it, that there were none is not known.
+// xidsOf returns the XID errors of a GPU. Counts of 0 mean nothing while the source does not watch the GPU: it leaves them out.
 func (s *Sampler) xidsOf(info *gpu.Info) []XIDState {
 	counts := s.xids.of(cmp.Or(info.UUID, info.PCIBusID))
 	if _, watched := s.watched.Load(info.UUID); watched {
@@ -194,7 +188,7 @@ func (s *Sampler) event(e gpu.Event) {
 	_ = logger.Log()
 }
 
-// supervise asks the source for its GPUs, again and again, and gives each a loop.
+// supervise asks the source for its GPUs again and again, and gives each a loop.
 func (s *Sampler) supervise(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -202,12 +196,12 @@ func (s *Sampler) supervise(ctx context.Context) {
 		devices, err := s.source.Devices(ctx)
 		s.asking.stop()
 		next := *s.shared.Load()
-		s.driver(&next, err)
+		next.reason = s.driver(next.reason, err)
 		if err == nil {
-			s.setDevices(ctx, &next, devices)
+			next.loops = s.loopsOf(ctx, next.loops, devices)
 		}
 		s.shared.Store(&next)
-		// A GPU that keeps the answer back does not put off the next question by as much.
+		// The time that the answer took counts: one GPU can delay it for long.
 		pause := min(s.cfg.SlowInterval, retryDriver)
 		if err == nil {
 			pause = max(pause, s.cfg.SlowInterval-time.Since(began))
@@ -219,14 +213,12 @@ func (s *Sampler) supervise(ctx context.Context) {
 	}
 }
 
-// driver notes in next whether the driver answers, and says so when it changed.
-func (s *Sampler) driver(next *shared, err error) {
-	before := next.reason
-	next.reason = ""
+// driver returns why the driver does not answer, and logs that when it changes.
+func (s *Sampler) driver(before string, err error) (reason string) {
 	if err != nil {
-		next.reason = "unknown"
+		reason = "unknown"
 		if driver, ok := errors.AsType[*gpu.DriverError](err); ok {
-			next.reason = driver.Reason
+			reason = driver.Reason
 			if driver.Fatal {
 				select {
 				case s.fatal <- err:
@@ -236,23 +228,24 @@ func (s *Sampler) driver(next *shared, err error) {
 		}
 	}
 	switch {
-	case next.reason == before:
+	case reason == before:
 	case err != nil:
-		level.Error(s.cfg.Logger).Log("msg", "no GPU can be read, will try again", "reason", next.reason, "err", err)
+		level.Error(s.cfg.Logger).Log("msg", "no GPU can be read, will try again", "reason", reason, "err", err)
 	case before != ReasonStarting:
 		level.Info(s.cfg.Logger).Log("msg", "the driver answers again")
 	}
+	return reason
 }
 
-// setDevices gives next the loops for the devices that are there now: those of before,
-// new ones, and for a while those of devices that are gone.
-func (s *Sampler) setDevices(ctx context.Context, next *shared, devices []gpu.Device) {
-	before, now := byGPU(next.loops), []*loop(nil)
+// loopsOf returns the loops for the devices that are there now. It keeps those of devices that stayed and,
+// for a while, those of devices that are gone.
+func (s *Sampler) loopsOf(ctx context.Context, loops []*loop, devices []gpu.Device) (now []*loop) {
+	before := byGPU(loops)
 	for _, d := range devices {
-		now = append(now, s.loopOf(ctx, next, before[keyOfGPU(d)], d))
+		now = append(now, s.loopOf(ctx, before[keyOfGPU(d)], d))
 	}
 	after := byGPU(now)
-	for _, l := range next.loops {
+	for _, l := range loops {
 		if after[keyOfGPU(l.device)] != nil {
 			continue
 		}
@@ -265,7 +258,7 @@ func (s *Sampler) setDevices(ctx context.Context, next *shared, devices []gpu.De
 		x, y := a.device.Info(), b.device.Info()
 		return cmp.Or(cmp.Compare(x.Index, y.Index), cmp.Compare(x.UUID, y.UUID))
 	})
-	next.loops = now
+	return now
 }
 
 // news returns the logger for a line about a GPU that has come or gone.
@@ -276,7 +269,7 @@ func (s *Sampler) news(of log.Logger, as func(log.Logger) log.Logger) log.Logger
 	return as(of)
 }
 
-// keyOfGPU names the GPU of a device for life: by its UUID or, where it has none, by the device.
+// keyOfGPU returns what stays the same of a GPU: its UUID or, where it has none, the device.
 func keyOfGPU(d gpu.Device) any {
 	if uuid := d.Info().UUID; uuid != "" {
 		return uuid
@@ -284,7 +277,7 @@ func keyOfGPU(d gpu.Device) any {
 	return d
 }
 
-// byGPU returns the loops by their GPUs, of which a fleet has thousands.
+// byGPU returns the loops by keyOfGPU. A fleet has thousands.
 func byGPU(loops []*loop) map[any]*loop {
 	all := make(map[any]*loop, len(loops))
 	for _, l := range slices.Backward(loops) { // the first one counts
@@ -293,9 +286,9 @@ func byGPU(loops []*loop) map[any]*loop {
 	return all
 }
 
-// loopOf returns the loop of a device that is there now: that of before, or a new one, which goes on where one of the same
-// GPU has ended. While that has not, it stays. before is nil where there was none.
-func (s *Sampler) loopOf(ctx context.Context, next *shared, before *loop, d gpu.Device) *loop {
+// loopOf returns the loop of a device that is there now. before is that of its GPU so far; nil where there was none. It stays
+// while it reads this device, and while it is stuck in a call. Else a new loop goes on where it has ended.
+func (s *Sampler) loopOf(ctx context.Context, before *loop, d gpu.Device) *loop {
 	if before != nil && ((before.device == d && !before.retired.on()) || !before.stop()) {
 		return before
 	}
@@ -304,19 +297,19 @@ func (s *Sampler) loopOf(ctx context.Context, next *shared, before *loop, d gpu.
 	switch {
 	case before == nil:
 		news.Log("msg", "GPU found", "name", l.info.Name)
-		s.revive(next, l)
+		s.revive(l)
 	case before.retired.on():
 		news.Log("msg", "GPU found again", "name", l.info.Name)
-		l.resume(before)
+		l.goOn(before, true)
 	case before.info.UnifiedMemory != l.info.UnifiedMemory:
 		level.Warn(l.logger).Log("msg", "the driver now tells otherwise whose memory the GPU uses, so that its history is thrown away")
-		l.resume(before)
+		l.goOn(before, true)
 	case before.info.Index != l.info.Index:
 		news.Log("msg", "GPU has another index", "before", before.info.Index)
-		l.replace(before)
+		l.goOn(before, false)
 	default:
 		news.Log("msg", "the driver now tells more of the GPU", "coherent_memory", l.info.CoherentMemory)
-		l.replace(before)
+		l.goOn(before, false)
 	}
 	if l.info.UnifiedMemory && (before == nil || !before.info.UnifiedMemory) {
 		level.Info(l.logger).Log("msg", "the GPU has no memory of its own; gpu_memory_* is the memory of the host, which all its programs use")
@@ -347,7 +340,7 @@ func (s *Sampler) State() *State {
 		state.Devices = append(state.Devices, d)
 		state.Unresolved += d.unresolved
 		if p := l.published.Load(); p != nil {
-			state.addReadings(p.readings)
+			state.addUp(p.readings)
 		}
 	}
 	if f, ok := s.attribution(host); ok {
@@ -357,21 +350,21 @@ func (s *Sampler) State() *State {
 	return state
 }
 
-// addReadings adds the last readings of a GPU's groups.
-func (s *State) addReadings(readings []reading) {
+// addUp adds the last readings of a GPU's groups.
+func (s *State) addUp(readings []FamilyState) {
 	for _, r := range readings {
-		i := slices.IndexFunc(s.Collectors, func(c FamilyState) bool { return c.Name == string(r.group) })
+		i := slices.IndexFunc(s.Collectors, func(c FamilyState) bool { return c.Name == r.Name })
 		if i < 0 {
-			i = len(s.Collectors)
-			s.Collectors = append(s.Collectors, FamilyState{Name: string(r.group), Success: true})
+			s.Collectors = append(s.Collectors, r)
+			continue
 		}
 		c := &s.Collectors[i]
-		c.Success = c.Success && !r.failed
-		c.Duration += r.duration
+		c.Success = c.Success && r.Success
+		c.Duration += r.Duration
 	}
 }
 
-// stopwatch tells, to any goroutine, for how long another has been at something.
+// stopwatch tells any goroutine for how long another one has been at something.
 type stopwatch struct{ since atomic.Pointer[time.Time] }
 
 func (w *stopwatch) start() {

@@ -447,12 +447,12 @@ func TestGPUBeforeItsFirstSample(t *testing.T) {
 func TestWalkThroughProcFS(t *testing.T) {
 	var walks atomic.Int32
 	var hang chan struct{}
-	w := &owners{holders: func() []DeviceHolder {
+	w := &owners{holders: func() ([]DeviceHolder, error) {
 		walks.Add(1)
 		if hang != nil {
 			<-hang
 		}
-		return nil
+		return nil, nil
 	}}
 	source := &scriptSource{err: &gpu.DriverError{Reason: "driver_not_loaded"}}
 	runSampler(t, source, func(c *Config) { c.Owners = w }, func(*Sampler, *lines) {
@@ -715,10 +715,10 @@ func TestPeakAndUnattributed(t *testing.T) {
 type owners struct {
 	owner      func(gpu.ProcessID) (*gpu.Owner, bool)
 	await      func(gpu.ProcessID) (*gpu.Owner, bool) // owner, if nil
-	holders    func() []DeviceHolder
-	allotments func() ([]Allotment, error)
+	holders    func() ([]DeviceHolder, error)
+	allotments func() ([]workload.Allotment, error)
 	jobs       func() (workload.Jobs, error)
-	unseen     func() workload.Unseen
+	unseen     func() (workload.Unseen, error)
 	ended      func() (well, known bool)
 	secret     []byte
 }
@@ -741,32 +741,23 @@ func (o *owners) Await(_ context.Context, id gpu.ProcessID) (*gpu.Owner, bool) {
 	return o.await(id)
 }
 
-func (o *owners) Holders(context.Context) ([]DeviceHolder, error) {
-	if o.holders == nil {
-		return nil, nil
+// answer is what f says; nothing, if it is nil.
+func answer[T any](f func() (T, error)) (nothing T, _ error) {
+	if f == nil {
+		return nothing, nil
 	}
-	return o.holders(), nil
+	return f()
 }
 
-func (o *owners) Allotments(context.Context) ([]Allotment, error) {
-	if o.allotments == nil {
-		return nil, nil
-	}
-	return o.allotments()
+func (o *owners) Holders(context.Context) ([]DeviceHolder, error) { return answer(o.holders) }
+func (o *owners) Allotments(context.Context) ([]workload.Allotment, error) {
+	return answer(o.allotments)
 }
-
-func (o *owners) Jobs() (workload.Jobs, error) {
-	if o.jobs == nil {
-		return nil, nil
-	}
-	return o.jobs()
-}
+func (o *owners) Jobs() (workload.Jobs, error) { return answer(o.jobs) }
 
 func (o *owners) Unseen() workload.Unseen {
-	if o.unseen == nil {
-		return workload.Unseen{}
-	}
-	return o.unseen()
+	u, _ := answer(o.unseen)
+	return u
 }
 
 func (o *owners) Ended(context.Context, string) (well, known bool) { return o.ended() }

@@ -10,16 +10,16 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 )
 
-// maxSites is of how many lines a process has a series.
+// maxSites bounds the lines of code of a process that have a series.
 const maxSites = 5
 
-// Site is a line that allocates what stays.
+// Site is a line of code that allocates memory that stays.
 type Site struct {
 	Line  string
 	Bytes uint64
 }
 
-// LeakSites returns the lines that grew most, the largest first. A line that was reached by several ways counts once.
+// LeakSites returns the lines that grew most, the largest first. It adds up a line that was reached by several ways.
 func (p *ProcessState) LeakSites() []Site {
 	if p.Sites == nil || p.Sites.State != allocator.SitesDone {
 		return nil

@@ -13,23 +13,23 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// State is everything that is known at one moment. It and all that it refers to are immutable: readers share it without a lock.
+// State is everything that is known at one moment. It is immutable with all that it refers to: readers share it without a lock.
 type State struct {
 	Time time.Time // when the state was asked for
-	// DriverReason is why no GPU can be seen, as gpu.DriverError has it; "" while the driver answers, ReasonStarting before its
-	// first answer.
+	// DriverReason is why no GPU can be seen; see gpu.DriverError. It is "" while the driver answers, and ReasonStarting before
+	// its first answer.
 	DriverReason string
 	Devices      []*DeviceState // the GPUs seen in the last 24 h, ordered by index and UUID
-	Awaited      int            // how many more GPUs there are, whose first sample is still to come
+	Awaited      int            // how many GPUs have no first sample yet
 	PCIDevices   gpu.Opt[int]   // NVIDIA's display controllers on the PCI bus; absent where it cannot be read
 	Collectors   []FamilyState  // of each enabled group, ordered by name
 	Calls        gpu.CallsSnapshot
 	Unresolved   int // processes of the last samples that could not be looked up in procfs
-	// DeviceHolders are the processes that have a device file of the driver open, at most 256; nil where that cannot be seen.
+	// DeviceHolders are the processes that have a device file of the driver open, 256 at most; nil if they cannot be seen.
 	DeviceHolders []DeviceHolder
-	// StateFile tells how the last writing of the state file went; nil before the first, and without such a file.
+	// StateFile tells how the last writing of the state file went; nil before that, and without such a file.
 	StateFile *FileState
-	// Reload tells how the last reading of the detector's rules went; nil where there are none. It is not the Sampler's to know.
+	// Reload tells how the last reading of the detector's rules went; nil without rules. The Sampler leaves it to its caller.
 	Reload *FileState
 }
 
@@ -49,33 +49,30 @@ type FamilyState struct {
 // DeviceHolder is a process that has a device file of the driver open.
 type DeviceHolder = workload.Holder
 
-// Allotment is a GPU, or a GPU instance, that is allotted to a container.
-type Allotment = workload.Allotment
-
-// DeviceState is what is known of one GPU. Its moments (when a process started, when a leak began) are the wall clock's, as far
-// as that is known by now. Memory is in bytes.
+// DeviceState is what is known of one GPU. Its moments, such as the start of a process or of a leak, are on the wall clock. Memory
+// is in bytes.
 type DeviceState struct {
 	Info gpu.Info
-	// Up is false when the GPU cannot be read now; then only Info, Error, SampleTime, Owner, Missed and XIDs mean anything.
+	// Up says that the GPU can be read now. If not, only Info, Error, SampleTime, Owner, Missed and XIDs mean anything.
 	Up         bool
-	Error      string     // why the GPU cannot be read; "" while it is Up, and where that is not known
+	Error      string     // why the GPU cannot be read; "" while it is Up, or if that is not known
 	SampleTime time.Time  // the wall clock of the last sample; zero before the first
-	Owner      *gpu.Owner // whom the GPU is allotted to, where the source says so; see gpu.Sample.Owner
+	Owner      *gpu.Owner // the container that has the GPU, if the source says so; see gpu.Sample.Owner
 	Missed     uint64     // samples that were due and were not taken
-	XIDs       []XIDState // since the exporter started, ordered by code; those that page are there from the start
+	XIDs       []XIDState // since the exporter started, ordered by code; codes that page are there from the start
 
 	Memory       gpu.Memory
 	UsedPeak     gpu.Opt[uint64] // the highest used memory of the last 60 s
-	Unattributed gpu.Opt[uint64] // the used memory minus that of all processes; absent where their list is not complete
+	Unattributed gpu.Opt[uint64] // the used memory minus that of all processes; absent if their list is not complete
 	MIGEnabled   gpu.Opt[bool]
 	Status       gpu.Status
-	// Judgement is the detector's; its fields Members, Groups, Exited and Unreleased are nil here, they are in Processes,
-	// Workloads, ExitsNearCapacity and Unreleased.
+	// Judgement is the detector's. Its fields Members, Groups, Exited and Unreleased are nil: see Processes, Workloads,
+	// ExitsNearCapacity and Unreleased.
 	Judgement detector.Judgement[gpu.ProcessID]
 	Instances []InstanceState // of a GPU in MIG mode
-	Processes []ProcessState  // those that have series of their own, ordered by instance, pid and start
-	// ProcessesKnown says that the driver tells which processes there are. Without it these counts mean nothing: of all
-	// processes, of those without series of their own (too young, or over the cap), and the sum of their known memory.
+	Processes []ProcessState  // with series of their own, ordered by instance, pid and start
+	// ProcessesKnown says that the driver lists the processes. If not, the next counts mean nothing. ProcessCount is of all
+	// processes. OtherProcesses have no series of their own, because they are too young or over the cap. OtherUsed is their sum.
 	ProcessesKnown    bool
 	ProcessCount      int
 	OtherProcesses    int
@@ -86,10 +83,10 @@ type DeviceState struct {
 	Findings          []FindingState    // what alerts say of the GPU, or of its instances
 	Allotments        []AllotmentState  // ordered by instance and names
 	Curve             *Curve            // of the used memory; nil if there is none yet
-	Ends              []EndState        // of the last processes that had held a part of the memory, in their order
+	Ends              []EndState        // of the last processes that held enough to be seen, in their order
 
-	unresolved int       // processes that could not be looked up
-	readings   []reading // how the last reading of each group went
+	unresolved int           // processes that could not be looked up
+	readings   []FamilyState // how the last reading of each group went
 }
 
 // XIDState counts one XID error.
@@ -102,23 +99,23 @@ type XIDState struct {
 // InstanceState is what is known of one GPU instance.
 type InstanceState struct {
 	gpu.Instance
-	Judgement detector.Judgement[gpu.ProcessID] // without what DeviceState has elsewhere
+	Judgement detector.Judgement[gpu.ProcessID] // as that of DeviceState
 	Curve     *Curve                            // nil if there is none yet
 }
 
 // ProcessState is what is known of one process on a GPU.
 type ProcessState struct {
 	gpu.Process // Owner is never nil
-	// Idle is how long the process has been without compute; absent where its utilisation is not known.
+	// Idle is for how long the process has computed nothing; absent if its utilisation is not known.
 	Idle gpu.Opt[time.Duration]
-	// Verdict is the detector's, and Share its part of the leak of its domain.
+	// Verdict is the detector's. Share is the part of the process in the leak of its memory.
 	Verdict detector.Verdict
 	Share   detector.Value
-	// Grows is what of its memory grows, where its allocator tells.
+	// Grows is the part of its memory that grows, if its allocator tells.
 	Grows detector.Inside
-	// Sites is where it allocates what stays; nil if it was not asked.
+	// Sites are the lines of code that allocate what stays; nil if it was not asked.
 	Sites *allocator.Sites
-	// Curve is that of its memory; nil if it is not one of those that are drawn, or not yet.
+	// Curve is the course of its memory; nil if it is not drawn, or not yet.
 	Curve *Curve
 }
 
@@ -126,10 +123,9 @@ type ProcessState struct {
 type UnreleasedState struct {
 	Instance gpu.Opt[uint32]
 	ID       gpu.ProcessID
-	Owner    *gpu.Owner // whose process it was; never nil
-	// Used is what still stays, in bytes.
-	Used uint64
-	// Since is when the process ended, on the clock of detector.Frame.T.
+	Owner    *gpu.Owner // never nil
+	Used     uint64     // what still stays, in bytes
+	// Since is when the process ended, on the wall clock.
 	Since time.Duration
 }
 
@@ -143,8 +139,8 @@ type WorkloadState struct {
 	Verdict detector.Verdict
 }
 
-// toWall moves the moments of a state that is being made from the source's clock to the wall clock, which is ahead of it.
-// That changes only when the wall clock is set: a clock that is slewed must not make a start time tremble.
+// toWall moves the moments of a new state from the source's clock to the wall clock. ahead changes only when the wall clock is
+// set: a clock that is slewed must not make a start time tremble.
 func (d *DeviceState) toWall(ahead time.Duration) {
 	if ahead == 0 {
 		return

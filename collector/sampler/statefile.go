@@ -25,8 +25,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/savefile"
 )
 
-// stateFile is the kind of file that holds the detector's memory. 16 GPUs with 256 processes
-// each, of which no two troughs are alike, take 44 MB.
+// stateFile is the kind of file that holds the detector's memory. 16 GPUs with 256 processes each can take 44 MB.
 var stateFile = savefile.Kind{Name: "state", Version: 1, Most: 64 << 20}
 
 // secretSize is the length of the secret of a node, in bytes.
@@ -34,14 +33,14 @@ const secretSize = 32
 
 // histories is what a state file holds: the detector's memory of all GPUs.
 type histories struct {
-	// BootID is the kernel's. Pids and their start ticks repeat after a reboot,
-	// and GPUs are empty then: another boot's histories are nobody's.
+	// BootID is the kernel's. After a reboot GPUs are empty, and pids with their start ticks may come again: histories of
+	// another boot are of no use.
 	BootID string `json:"boot_id"`
 	// Saved is when the file was written.
 	Saved time.Time `json:"saved"`
-	// Secret is what the names of programs are made with. It is random, the node's own, and good after a reboot, too.
+	// Secret is the key of the hashes that name programs. It is random, and the node's own. It survives a reboot, too.
 	Secret []byte `json:"secret,omitempty"`
-	// Heights are what programs gave back. They are good after a reboot, too.
+	// Heights are what programs gave back. They survive a reboot, too.
 	Heights []byte          `json:"heights,omitempty"`
 	Devices []deviceHistory `json:"devices"`
 }
@@ -49,36 +48,31 @@ type histories struct {
 // deviceHistory is the detector's memory of one GPU and its instances.
 type deviceHistory struct {
 	UUID string `json:"uuid"`
-	// Saved is when the history was as it is here. It may have been written again since, for want of a newer one.
-	Saved     time.Time         `json:"saved"`
-	Domain    []byte            `json:"domain"`
-	Finding   finding.Memory    `json:"finding,omitzero"`
-	Instances []instanceHistory `json:"instances,omitempty"`
-	// Ended are the labels of the processes whose memory may have stayed: nobody can be asked for them any more.
-	Ended []endedProcess `json:"ended,omitempty"`
-	// Living are those of the processes that were there: the rules for a series are
-	// asked for before the first sample tells them.
-	Living []endedProcess `json:"living,omitempty"`
+	// Saved is when the history was made. It may be older than the file: an exporter that has no newer one writes it again.
+	Saved     time.Time        `json:"saved"`
+	Memories  []memoryHistory  `json:"memories"`
+	Processes []processHistory `json:"processes,omitempty"`
 }
 
-// endedProcess is a process by name. Of its Owner only labels are kept.
-type endedProcess struct {
+// memoryHistory is that of one memory: of the GPU, or of a GPU instance.
+type memoryHistory struct {
+	Instance gpu.Opt[uint32] `json:"gpu_instance,omitzero"`
+	Profile  string          `json:"profile,omitzero"`
+	Domain   []byte          `json:"domain"`
+	Finding  finding.Memory  `json:"finding,omitzero"`
+}
+
+// processHistory is the name of a process. If it has ended and its memory stays, nobody else knows its labels. If it lives, the
+// rules for its series need its labels before the first sample. Of its Owner only labels are kept.
+type processHistory struct {
 	PID      uint32          `json:"pid"`
 	Start    uint64          `json:"start"`
 	Instance gpu.Opt[uint32] `json:"gpu_instance,omitzero"`
 	gpu.Owner
-	// Busy is when one that lives computed last, on the source's clock, ns.
-	Busy time.Duration `json:"busy,omitempty"`
+	Busy time.Duration `json:"busy,omitempty"` // when it last computed, on the source's clock, ns
 }
 
-type instanceHistory struct {
-	ID      uint32         `json:"gpu_instance"`
-	Profile string         `json:"profile"`
-	Domain  []byte         `json:"domain"`
-	Finding finding.Memory `json:"finding,omitzero"`
-}
-
-// write replaces the file by one that holds h: whoever is killed meanwhile leaves the old one or the new.
+// write replaces the file by one that holds h. If the exporter is killed meanwhile, the old file or the new one is there.
 func (h *histories) write(path string) error {
 	body, err := json.Marshal(h)
 	if err != nil {
@@ -87,7 +81,7 @@ func (h *histories) write(path string) error {
 	return stateFile.Write(path, body)
 }
 
-// readHistories reads a state file. One that does not exist is empty.
+// readHistories reads a state file. It returns empty histories if there is none.
 func readHistories(path string) (*histories, error) {
 	body, err := stateFile.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -116,8 +110,8 @@ func bootID(procfs string) (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// load reads the state file, if there is to be one, and returns the histories that go on. A file that cannot be used is set
-// aside: it must not keep an exporter that is started again and again from working.
+// load reads the state file, if one is configured, and returns the histories that go on. It sets aside a file that cannot be
+// used, which must not keep an exporter from starting.
 func (s *Sampler) load() []deviceHistory {
 	if s.cfg.StateFile == "" {
 		return nil
@@ -130,14 +124,14 @@ func (s *Sampler) load() []deviceHistory {
 		s.secret = h.Secret
 	}
 	if err == nil && len(h.Heights) > 0 {
-		// What time it is on the source's clock is not known yet.
+		// The time on the source's clock is not known yet.
 		if failed := s.heights.Restore(h.Heights, math.MaxInt64); failed != nil {
 			level.Error(logger).Log("msg", "what programs gave back is forgotten", "err", failed)
 		}
 	}
 	switch {
 	case savefile.Unreadable(err):
-		s.unwritable = true
+		s.cfg.StateFile = "" // it is not written over
 		s.saved.Store(&FileState{})
 		level.Error(logger).Log("msg", "judging starts anew, and nothing is saved: the state file may be good", "err", err)
 	case err != nil:
@@ -153,10 +147,10 @@ func (s *Sampler) load() []deviceHistory {
 	return nil
 }
 
-// save writes the state file again and again. Both it and the loops, which prepare what it writes, do so twice an interval,
-// so that no more than an interval is ever lost.
+// save writes the state file twice in a StateInterval. The loops prepare their parts as often. So no more than a StateInterval
+// is ever lost.
 func (s *Sampler) save(ctx context.Context) {
-	if s.cfg.StateFile == "" || s.unwritable {
+	if s.cfg.StateFile == "" {
 		return
 	}
 	ticker := time.NewTicker(s.cfg.StateInterval / 2)
@@ -173,7 +167,7 @@ func (s *Sampler) save(ctx context.Context) {
 
 // write writes what the loops have prepared to the state file.
 func (s *Sampler) write() {
-	if s.cfg.StateFile == "" || s.unwritable {
+	if s.cfg.StateFile == "" {
 		return
 	}
 	h := s.histories()
@@ -193,12 +187,13 @@ func (s *Sampler) write() {
 	s.saved.Store(&now)
 }
 
-// histories returns what is to be written: what the loops have prepared and, if there is any of that, what an earlier
-// exporter left of GPUs that have not shown up yet, for a day.
+// histories returns what the loops have prepared. If there is any, it adds for a day what an earlier exporter left of GPUs that
+// have not shown up yet.
 func (s *Sampler) histories() *histories {
 	h := &histories{BootID: s.boot, Saved: time.Now(), Secret: s.secret}
-	shared := s.shared.Load()
-	for _, l := range shared.loops {
+	shown := map[string]bool{}
+	for _, l := range s.shared.Load().loops {
+		shown[l.info.UUID] = true
 		if d := l.prepared.Load(); d != nil {
 			h.Devices = append(h.Devices, *d)
 		}
@@ -207,23 +202,21 @@ func (s *Sampler) histories() *histories {
 		return h
 	}
 	h.Heights = s.heights.Save()
-	for _, d := range shared.past {
-		if time.Since(d.Saved) < rememberDevice {
+	for _, d := range s.past {
+		if !shown[d.UUID] && time.Since(d.Saved) < rememberDevice {
 			h.Devices = append(h.Devices, d)
 		}
 	}
 	return h
 }
 
-// revive gives a new loop, which has not been started, the history that an earlier
-// exporter left of its GPU, and takes it out of next.
-func (s *Sampler) revive(next *shared, l *loop) {
-	i := slices.IndexFunc(next.past, func(d deviceHistory) bool { return d.UUID == l.info.UUID })
+// revive gives a new loop, which has not been started, the history that an earlier exporter left of its GPU.
+func (s *Sampler) revive(l *loop) {
+	i := slices.IndexFunc(s.past, func(d deviceHistory) bool { return d.UUID == l.info.UUID && time.Since(d.Saved) < rememberDevice })
 	if i < 0 {
 		return
 	}
-	h := &next.past[i]
-	next.past = slices.Delete(slices.Clone(next.past), i, i+1)
+	h := &s.past[i]
 	if err := l.restore(h); err != nil {
 		level.Error(s.cfg.Logger).Log("msg", "judging starts anew", "file", s.cfg.StateFile, "err", err)
 		return
@@ -231,58 +224,40 @@ func (s *Sampler) revive(next *shared, l *loop) {
 	l.prepared.Store(h)
 }
 
-// outlives reports whether a process is known by its name after a restart. Without a start it may be another one of that
-// number by now.
+// outlives reports whether a process has the same name after a restart. Without a start, another process may have its number.
 func outlives(id gpu.ProcessID) bool { return id.Start != 0 }
 
 // history returns the detector's memory of the loop's GPU.
 func (l *loop) history() *deviceHistory {
 	h := &deviceHistory{UUID: l.info.UUID, Saved: time.Now()}
 	for instance, m := range l.memories {
-		if !instance.OK {
-			h.Domain, h.Finding = m.domain.Save(nil), m.finding
-			continue
-		}
-		h.Instances = append(h.Instances, instanceHistory{ID: instance.V, Profile: m.profile, Domain: m.domain.Save(nil), Finding: m.finding})
-	}
-	for key, e := range l.processes.ended {
-		h.Ended = append(h.Ended, processHistory(key, e.owner))
+		h.Memories = append(h.Memories, memoryHistory{Instance: instance, Profile: m.profile, Domain: m.domain.Save(nil), Finding: m.finding})
 	}
 	for key, e := range l.processes.entries {
-		p := processHistory(key, e.owner)
-		p.Busy = e.busy
-		h.Living = append(h.Living, p)
+		p := processHistory{PID: key.id.PID, Start: key.id.Start, Instance: key.instance, Owner: *e.owner, Busy: e.busy}
+		p.Command, p.ContainerID, p.Runs = "", "", 0
+		h.Processes = append(h.Processes, p)
 	}
 	return h
 }
 
-// processHistory returns the labels of a process.
-func processHistory(key processKey, o *gpu.Owner) endedProcess {
-	e := endedProcess{PID: key.id.PID, Start: key.id.Start, Instance: key.instance, Owner: *o}
-	e.Command, e.ContainerID, e.Runs = "", "", 0
-	return e
-}
-
-// restore gives the loop the memory that an earlier exporter had of its GPU: all of it or, on an error, nothing.
+// restore gives the loop the histories that an earlier exporter had of its GPU. On an error it gives none.
 func (l *loop) restore(h *deviceHistory) error {
-	for _, e := range slices.Concat(h.Ended, h.Living) {
-		key := processKey{gpu.ProcessID{PID: e.PID, Start: e.Start}, e.Instance}
-		l.processes.ended[key] = &processEntry{owner: &e.Owner, busy: e.Busy}
+	for _, p := range h.Processes {
+		key := processKey{gpu.ProcessID{PID: p.PID, Start: p.Start}, p.Instance}
+		l.processes.entries[key] = &processEntry{owner: &p.Owner, busy: p.Busy}
 	}
 	memories := map[gpu.Opt[uint32]]*memory{}
-	add := func(instance gpu.Opt[uint32], profile string, domain []byte, found finding.Memory) error {
-		m := l.newMemory(instance, profile)
-		m.finding, memories[instance] = found, m
-		return m.domain.Restore(domain, outlives)
-	}
-	if err := add(wholeGPU, "", h.Domain, h.Finding); err != nil {
-		return fmt.Errorf("GPU %s: %w", h.UUID, err)
-	}
-	for _, in := range h.Instances {
-		if err := add(gpu.Some(in.ID), in.Profile, in.Domain, in.Finding); err != nil {
-			return fmt.Errorf("GPU %s, instance %d: %w", h.UUID, in.ID, err)
+	for _, in := range h.Memories {
+		m := l.newMemory(in.Instance, in.Profile)
+		m.finding, memories[in.Instance] = in.Finding, m
+		if err := m.domain.Restore(in.Domain, outlives); err != nil {
+			return fmt.Errorf("GPU %s, instance %q: %w", h.UUID, InstanceID(in.Instance), err)
 		}
 	}
-	l.memories, l.laidOut, l.restored = memories, true, true
+	if memories[wholeGPU] == nil {
+		return fmt.Errorf("GPU %s: nothing of its own memory", h.UUID)
+	}
+	l.memories, l.laidOut = memories, true
 	return nil
 }

@@ -206,7 +206,7 @@ func TestStateFileThatCannotBeWritten(t *testing.T) {
 
 func TestWithoutDriverTheStateFileIsKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
-	h := histories{BootID: "a", Devices: []deviceHistory{{UUID: "GPU-0", Domain: []byte{1}}}}
+	h := histories{BootID: "a", Devices: []deviceHistory{{UUID: "GPU-0"}}}
 	must(t, h.write(file))
 	before, err := os.ReadFile(file)
 	must(t, err)
@@ -345,7 +345,7 @@ func TestHistoryOfAGPUThatStaysAway(t *testing.T) {
 	for age, want := range map[time.Duration]int{23 * time.Hour: 2, 25 * time.Hour: 1} {
 		file := filepath.Join(t.TempDir(), "state")
 		saved := bubbleStart.Add(-age)
-		h := histories{BootID: "a", Saved: saved, Devices: []deviceHistory{{UUID: "GPU-gone", Saved: saved, Domain: []byte{1}}}}
+		h := histories{BootID: "a", Saved: saved, Devices: []deviceHistory{{UUID: "GPU-gone", Saved: saved}}}
 		must(t, h.write(file))
 		runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(0)}}, withState(t, file, "a"), func(*Sampler, *lines) {
 			after(5 * time.Minute)
@@ -465,14 +465,15 @@ func TestHeightsOutliveARestart(t *testing.T) {
 		change func(*histories)
 		kept   bool
 	}{
-		"restart":              {"a", func(*histories) {}, true},
-		"reboot":               {"b", func(*histories) {}, true},
-		"a history is damaged": {"a", func(h *histories) { h.Devices[0].Domain = []byte{1, 2, 3} }, true},
-		"no histories":         {"a", func(h *histories) { h.Devices = nil }, true},
-		"they are damaged":     {"a", func(h *histories) { h.Heights = saved[:len(saved)/2] }, false},
+		"restart": {"a", func(*histories) {}, true},
+		"reboot":  {"b", func(*histories) {}, true},
+		"a history is damaged": {"a", func(h *histories) {
+			h.Devices = []deviceHistory{{UUID: "GPU-0", Memories: []memoryHistory{{Domain: []byte{1, 2, 3}}}}}
+		}, true},
+		"no histories":     {"a", func(h *histories) { h.Devices = nil }, true},
+		"they are damaged": {"a", func(h *histories) { h.Heights = saved[:len(saved)/2] }, false},
 	} {
 		now := *h
-		now.Devices = slices.Clone(h.Devices)
 		c.change(&now)
 		must(t, now.write(file))
 		runSampler(t, &scriptSource{}, withState(t, file, c.boot), func(s *Sampler, out *lines) {

@@ -141,13 +141,13 @@ func (g *simGPU) watts(t time.Duration) float64 {
 	return watts
 }
 
-// joules is the integral of watts since the driver was loaded.
+// joules is the energy since the driver was loaded, as if each process had lived all the time.
 func (g *simGPU) joules(t time.Duration) float64 {
-	joules := g.model.idleWatts * (t + simUptime).Seconds()
+	watts := g.model.idleWatts
 	for _, p := range g.processes {
-		joules += p.sm * g.wattsPerLoad() * p.aliveFor(t).Seconds()
+		watts += p.sm * g.wattsPerLoad()
 	}
-	return joules
+	return watts * (t + simUptime).Seconds()
 }
 
 // wattsPerLoad shares the power among the processes: their mean loads may add up to more than a GPU has.

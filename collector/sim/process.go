@@ -72,16 +72,6 @@ func (p *simProcess) at(t time.Duration) (simRun, bool) {
 	return run, run.age < p.life
 }
 
-// aliveFor returns how long all runs together have been alive until t.
-func (p *simProcess) aliveFor(t time.Duration) time.Duration {
-	since := max(t-p.start, 0)
-	if p.life == 0 {
-		return since
-	}
-	period := p.life + p.gap
-	return time.Duration(int64(since/period)*int64(p.life)) + min(since%period, p.life)
-}
-
 // seed returns the seed of the noise of a run.
 func (p *simProcess) seed(run uint64) uint64 { return mix(uint64(p.id)<<32 ^ run) }
 

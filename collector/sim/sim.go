@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -67,7 +66,6 @@ type sim struct {
 	pace    *gpu.Pace
 	calls   gpu.Calls
 	devices []gpu.Device
-	next    atomic.Int64 // the first event of the script that was not reported
 }
 
 func newSource(s *script, opt Options, p *gpu.Pace) *sim {
@@ -90,29 +88,23 @@ func (s *sim) Devices(ctx context.Context) ([]gpu.Device, error) {
 	return slices.Clone(s.devices), nil
 }
 
-// Watch implements Source: it watches all GPUs at once, and reports each XID error of the script once.
+// Watch implements Source: it watches all GPUs at once, and reports the XID errors of the script.
 func (s *sim) Watch(ctx context.Context, report func(gpu.Event)) error {
 	for _, g := range s.script.gpus {
 		report(gpu.Event{Kind: gpu.Watched, UUID: g.info.UUID, PCIBusID: g.info.PCIBusID})
 	}
-	for {
-		n := s.next.Load()
-		if int(n) >= len(s.script.events) {
-			select {
-			case <-ctx.Done():
-			case <-s.pace.Done():
-			}
-			return nil
-		}
-		e := s.script.events[n]
+	for _, e := range s.script.events {
 		if s.pace.Wait(ctx, e.at) != nil {
 			return nil // the end that was asked for
 		}
-		if s.next.CompareAndSwap(n, n+1) {
-			info := s.script.gpus[e.gpu].info
-			report(gpu.Event{Time: s.start.Add(e.at), UUID: info.UUID, PCIBusID: info.PCIBusID, XID: e.xid})
-		}
+		info := s.script.gpus[e.gpu].info
+		report(gpu.Event{Time: s.start.Add(e.at), UUID: info.UUID, PCIBusID: info.PCIBusID, XID: e.xid})
 	}
+	select {
+	case <-ctx.Done():
+	case <-s.pace.Done():
+	}
+	return nil
 }
 
 // Calls implements Source. The calls are named sim_read and sim_ with the name of the group.
