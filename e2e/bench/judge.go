@@ -16,8 +16,6 @@ import (
 // answer is what a rule says of one memory when it is asked.
 type answer struct {
 	leak bool
-	// confidence is how sure it is, 0 to 1, of a rule that tells it.
-	confidence float64
 	// ticket is the condition of the ticket: the memory leaks, or a process or a pod on it.
 	ticket bool
 	// waited says that page and ticket have lasted for as long as alerts wait.
@@ -122,7 +120,7 @@ func (o *ours) ask() answer {
 		a.ticket = a.ticket || f.LeakDue || f.OOMDue && !said.Page
 	}
 	if v.Judged {
-		a.leak, a.confidence = v.Leak, v.Confidence
+		a.leak = v.Leak
 		a.eta, a.lower, a.upper = number(v.SecondsToOOM), number(v.Lower), number(v.Upper)
 	}
 	most := 0.0
