@@ -119,8 +119,9 @@ MANY := -p 4 -parallel 8
 test: $(GOTESTSUM) ## all tests that need Go and gcc only, with the race detector where there are goroutines
 	# The test cache does not see files outside of the module, such as traces.
 	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(MANY) -race $$($(GO) list ./... | grep -v -e '/detector$$' -e '/detector/internal/series$$')
-	# These start no goroutine, which a test in e2e checks, and take eight times as long with
+	# These start no goroutine and share nothing with one, and take eight times as long with
 	# the race detector. What calls them from goroutines is above, and their code with it.
+	! grep -nE '^\s*go |\.Parallel\(\)|"sync[/"]' detector/*.go detector/internal/series/*.go
 	$(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./detector ./detector/internal/series
 	cd e2e && $(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) $(MANY) ./...
 	cd e2e/bench && $(GOTEST) $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
@@ -132,7 +133,7 @@ e2e_tests = ^($(shell grep -rlE '^//go:build e2e$$' --include='*_test.go' $(1) |
 e2e: tools $(HELM) $(GOTESTSUM) ## the tests that need Prometheus and other programs
 	$(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(TEST_TIMEOUT) -run '$(call e2e_tests,collector/allocator)' ./collector/allocator
 	# What a release is made of takes as long as all else: make check-release. So do make bench-fleet and make check-cluster.
-	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -short -tags e2e -count=1 -timeout $(E2E_TIMEOUT) $(MANY) -run '$(call e2e_tests,e2e)' -skip '^TestRelease' ./...
+	cd e2e && E2E_BIN=$(BIN) E2E_RACE=1 $(GOTEST) $(GO) test -tags e2e -count=1 -timeout $(E2E_TIMEOUT) $(MANY) -run '$(call e2e_tests,e2e)' -skip '^TestRelease' ./...
 
 # What a change may break without a test of make test or make e2e noticing: faults at random, a browser, containerd, a fleet,
 # what queries cost, whole incidents.
@@ -191,6 +192,8 @@ hardware-bundle: build ## pack the binaries and the hardware suite, for a machin
 .PHONY: lint
 lint: lint-tool tools $(ACTIONLINT) check-format checkrules portable ## golangci-lint, formats, rules, jsonnet, workflows and other systems
 	$(BIN)/actionlint -shellcheck= -pyflakes=
+	# An action is at a commit, with its version for the reader: who owns it can move a tag, but no commit.
+	! grep -hE '\buses:' .github/workflows/*.yml | grep -vE 'uses: [[:alnum:]_-]+/[[:alnum:]_/-]+@[0-9a-f]{40} # v[0-9]+\.[0-9]+\.[0-9]+$$'
 	for m in $(MODULES); do (cd $$m && $(GOLANGCI_LINT) run --config=$(CURDIR)/.golangci.yml ./...); done
 	for m in $(MODULES); do (cd $$m && GOFLAGS= $(GO) mod tidy -diff); done
 

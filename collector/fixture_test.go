@@ -93,7 +93,7 @@ func fullGPU() *sampler.DeviceState {
 				Process: gpu.Process{
 					ID: gpu.ProcessID{PID: 1001, Start: 500}, Type: gpu.Compute | gpu.Graphics, Started: gpu.Some(fixtureSince(-900)), Used: gpu.Some(uint64(30e9)),
 					SM: gpu.Some(0.81), MemoryController: gpu.Some(0.82), Encoder: gpu.Some(0.83), Decoder: gpu.Some(0.84),
-					CPU: gpu.Some(85 * time.Second), State: 'R', Orphaned: true, Owner: trainer(),
+					CPU: gpu.Some(85 * time.Second), State: "R", Orphaned: true, Owner: trainer(),
 					Allocator: &gpu.Allocator{
 						Framework: "torch", Version: "2.9.0+cu130", Backend: "native", Allocated: gpu.Some(uint64(21e9)), Reserved: gpu.Some(uint64(28.5e9)),
 						Active: gpu.Some(uint64(22e9)), InactiveSplit: gpu.Some(uint64(3.5e9)), Retries: gpu.Some(uint64(1701)), OOMs: gpu.Some(uint64(1702)),

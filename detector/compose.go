@@ -268,7 +268,7 @@ func (d *Domain[K]) growing() Pattern {
 // judgeResting adds the series of the resting members, unless one of them leaks by itself. Its leak also counts for the pod
 // or job that holds most of it.
 func (d *Domain[K]) judgeResting() {
-	if d.resting == nil || !d.resting.Config().With(series.Resting) || !d.listed || !d.known {
+	if d.resting == nil || !d.listed || !d.known {
 		return
 	}
 	var v Verdict

@@ -190,7 +190,7 @@ func (d *Domain[K]) addLife(key K, g *group[K], m *member) {
 	if apart {
 		least = min(least, loadedShare*float64(r.Base)) // it may have been the next life
 	}
-	if m.Held.V <= max(least, helperShare*float64(g.company(m))) || m.Group.Program && !apart || !m.Config().With(series.CrashLoops) {
+	if m.Held.V <= max(least, helperShare*float64(g.company(m))) || m.Group.Program && !apart {
 		return
 	}
 	life, grew := m.Lived()

@@ -133,24 +133,6 @@ func TestGroupWithAnUnknownMemberHasNoSum(t *testing.T) {
 	}
 }
 
-func TestReusedKeyNeverInherits(t *testing.T) {
-	d := newDomain(t)
-	last := quiet + 3600
-	for s := range last {
-		j := observe(t, d, s, 0, map[int]float64{1: round(2*gib + leaked(s))})
-		if s == last-1 && !j.Members[0].Leak {
-			t.Fatal("the first process does not leak: the test shows little")
-		}
-	}
-	j := observe(t, d, last, 0, map[int]float64{2: 5 * gib})
-	if len(j.Exited) != 1 || j.Exited[0].Key != 1 || j.Exited[0].NearCapacity {
-		t.Errorf("exited %+v", j.Exited)
-	}
-	if m := j.Members[0]; m.Leak || m.Judged || m.Windows[0].N != 1 {
-		t.Errorf("the new process starts with %+v", m)
-	}
-}
-
 // Processes that end in one frame have the order of their last list, each time.
 func TestEndsHaveAnOrder(t *testing.T) {
 	for range 20 {
@@ -415,5 +397,91 @@ func TestConfigIsChecked(t *testing.T) {
 	})
 	if j := observe(t, d, 1, 0, map[int]float64{1: gib}); j.Members[0].Windows[0].N != 1 || len(d.members[1].Windows) != 2 {
 		t.Errorf("member %+v", j.Members[0])
+	}
+}
+
+// Processes come one after the other, compute for three minutes, and then hold 512 MiB and compute no
+// more. Where none of them ends the memory leaks, and their pod, though no process does.
+func TestWhatRests(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		every int   // seconds between two that come
+		stays int   // seconds for which each stays; 0 to the end
+		sm    Value // of those that rest
+		want  bool
+	}{
+		{"children that nobody reaps", 240, 0, Of(0), true},
+		{"they work", 240, 0, Of(0.2), false},
+		{"it is not known whether they work", 240, 0, Value{}, false},
+		{"they end after half an hour", 240, 1800, Of(0), false},
+		{"a few that stay", 4 * 3600, 0, Of(0), false},
+	} {
+		d, device := newDomain(t), toggles(nil)
+		for s := 0; s < 5*3600; s += 10 {
+			var members []Member[int]
+			for n := range 1 + s/c.every {
+				age := s - n*c.every
+				if c.stays > 0 && age >= c.stays {
+					continue
+				}
+				m := Member[int]{Key: n, Group: "ml/pool", Used: Of(512 * mib), Started: second(n * c.every), SM: Of(0.5), State: StateAlive}
+				if age > 180 {
+					m.SM = c.sm
+				}
+				members = append(members, m)
+			}
+			j := show(t, d, frame(s, gib, members...))
+			device.note(s, j.Device.Leak)
+			if len(j.Groups) > 0 && j.Groups[0].Leak != j.Device.Leak {
+				t.Fatalf("%s: second %d: the pod %+v, the GPU %+v", c.name, s, j.Groups[0].Verdict, j.Device)
+			}
+			for i := range j.Members {
+				if j.Members[i].Leak {
+					t.Fatalf("%s: second %d: process %d leaks", c.name, s, j.Members[i].Key)
+				}
+			}
+		}
+		if c.want && (len(device) != 1 || device[0] > 2*3600) || !c.want && len(device) > 0 {
+			t.Errorf("%s: a leak from and to %v", c.name, device)
+		}
+	}
+}
+
+// TestTroughs draws a leak under a sawtooth of a minute, from its beginning on.
+func TestTroughs(t *testing.T) {
+	const hours = 3
+	d := newDomain(t)
+	for s := range hours * 3600 {
+		tooth := float64(s%60) * 40 * mib
+		observe(t, d, s, gib, map[int]float64{7: 4*gib + leaked(s)/4 + tooth})
+	}
+	for _, of := range []Subject[int]{{Kind: KindDevice}, {Kind: KindMember, Key: 7}} {
+		for _, back := range []time.Duration{20 * time.Minute, time.Hour, hours * time.Hour} {
+			since := second(hours*3600) - back
+			list := d.Troughs(nil, of, since)
+			if len(list) < 3 || len(list) > 100 || list[0].At < since || list[0].At > since+back/4 {
+				t.Fatalf("%+v: %d troughs for %s, the first at %s", of, len(list), back, list[0].At-since)
+			}
+			for i, p := range list[1:] {
+				if p.At <= list[i].At {
+					t.Fatalf("%+v: not in order: %v", of, list)
+				}
+			}
+		}
+	}
+	// The last ones tell what stays, and not where the tooth is.
+	list := d.Troughs(nil, Subject[int]{Kind: KindMember, Key: 7}, start)
+	last := list[len(list)-1]
+	at := int((last.At - start) / time.Second)
+	if held := 4*gib + leaked(at)/4; float64(last.V) > held+gib/4 {
+		t.Errorf("the last trough is %.2f GiB, and %.2f GiB had leaked", float64(last.V)/gib, held/gib)
+	}
+	for _, of := range []Subject[int]{{Kind: KindMember, Key: 8}, {Kind: KindGroup, Group: "x"}, {Kind: KindResidual}} {
+		if list := d.Troughs(nil, of, start); len(list) > 0 {
+			t.Errorf("%+v has %v", of, list)
+		}
+	}
+	if list := newDomain(t).Troughs(nil, Subject[int]{}, start); list != nil {
+		t.Errorf("nothing was seen, and there is %v", list)
 	}
 }

@@ -6,7 +6,7 @@ package detector
 import (
 	"math"
 
-	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/heights"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -148,8 +148,33 @@ func leakHorizon(l *stat.Trend, headroom float64) horizon {
 func (d *Domain[K]) filling(headroom float64) horizon {
 	least := max(d.used.Config().MinGrowth, fillLeast*float64(d.capacity))
 	reached, top := float64(d.past.Reached), float64(d.past.Top)
-	if reached > 0 && d.used.Config().With(series.Reached) && top <= reached+newHeight*float64(d.capacity) {
+	if reached > 0 && top <= reached+newHeight*float64(d.capacity) {
 		return never // a height that these processes had before is not new: an epoch, a day
 	}
 	return fills(&d.past.Crest, headroom, least)
+}
+
+// givenBack reports whether the memory is within a height that it gave back before. rate is its present growth, in bytes per
+// second. Each process that contributes fillShare of it must be within the heights of its program, and these must fit into the
+// memory at once. If no process contributes, the heights of the memory as a whole decide.
+func (d *Domain[K]) givenBack(rate float64, grows func(*Verdict) float64) bool {
+	if grows(&d.out.Residual) >= fillShare*rate {
+		return false // its owner is unknown
+	}
+	free, known := float64(d.capacity-d.used.Used), false
+	for i := range d.present {
+		m := d.present[i].member
+		if m == nil || grows(&d.out.Members[i].Verdict) < fillShare*rate {
+			continue
+		}
+		if !m.Before.Holds(&m.Heights) {
+			return false
+		}
+		known, free = true, free-max(0, m.Before.Given[heights.Crest]-float64(m.Used))
+	}
+	if known {
+		return free >= 0
+	}
+	p := d.past.Given.Prior(&d.past.Heights, d.used.Grown(), float64(d.capacity), d.past.Last)
+	return p.Holds(&d.past.Heights)
 }

@@ -40,9 +40,6 @@ type (
 // NewHeights returns a memory of programs that is empty.
 func NewHeights() *Heights { return heights.NewBook() }
 
-// Mechanisms are the parts of the judgement that Config.Without can leave out.
-var Mechanisms = series.Mechanisms
-
 // Of returns the present Value v.
 func Of(v float64) Value { return stat.Of(v) }
 

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 	"testing"
 	"time"
 )
@@ -76,9 +75,6 @@ func checkRestored(t *testing.T, d, restored *Domain[int], f *Frame[int], err er
 		return
 	}
 	want, got := *d.Judgement(), *restored.Judgement()
-	byKey := func(a, b Exit[int]) int { return a.Key - b.Key }
-	slices.SortFunc(want.Exited, byKey)
-	slices.SortFunc(got.Exited, byKey)
 	if a, b := fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got); a != b {
 		t.Fatalf("restored, it says at %s\n%s\nwant\n%s", f.T, b, a)
 	}

@@ -182,66 +182,6 @@ func TestEvaluationsAboveTheLeak(t *testing.T) {
 	}
 }
 
-// A leak of a tenth beneath a cache of 90 %, which was given back before: a tenth more than that is more than there is.
-func TestLeakBeneathACache(t *testing.T) {
-	d := stage{Domain: newDomain(t)}
-	for n := range 3 {
-		if r := d.scene(t, life{n, runs, 3 * hour, holds(72)}); r.pages > 0 {
-			t.Errorf("life %d: a page for %d s", n, r.pages)
-		}
-	}
-	r := d.scene(t, life{9, runs, 4 * hour, func(s int) float64 { return 72 + max(0, 2*float64(s-hour)/hour) }})
-	full := int((1 + 7.5/2) * hour)
-	if r.pageAt < 0 || r.pageAt > full-30*minute {
-		t.Errorf("paged after %d s, the memory is full after %d", r.pageAt, full)
-	}
-}
-
-// A crash loop of PyTorch: when an allocation fails it empties its cache, tries again, and dies. That gives nothing back.
-func TestCrashLoopWithARetry(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		left float64 // GiB after the retry
-	}{
-		{"it dies in a full memory", 79}, {"it falls to two thirds", 55}, {"it falls below half", 25},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			const grown, dies = 3 * hour, 3*hour + 2*minute
-			d := stage{Domain: newDomain(t)}
-			for n := range 6 {
-				r := d.scene(t, life{n, runs, dies, func(s int) float64 {
-					if s > grown {
-						return c.left
-					}
-					return 10 + 69.5*float64(s)/grown
-				}})
-				if r.pageAt < 0 || r.pageAt > grown-30*minute {
-					t.Errorf("life %d is paged for after %d s, and dies after %d", n, r.pageAt, dies)
-				}
-			}
-		})
-	}
-}
-
-// Yesterday's other program gave back 95 % of the memory: today's leak is paged.
-func TestOtherProgramOfYesterday(t *testing.T) {
-	d := stage{Domain: newDomain(t)}
-	for n := range 3 {
-		d.scene(t, life{n, other, 3 * hour, func(s int) float64 {
-			if s > hour && s < 2*hour {
-				return 76
-			}
-			return 10
-		}})
-	}
-	d.now += 24 * hour
-	full := int(69.0 / 15 * hour)
-	r := d.scene(t, life{9, runs, full, grows(10, 15)})
-	if r.pageAt < 0 || r.pageAt > full-45*minute {
-		t.Errorf("paged after %d s, the memory is full after %d", r.pageAt, full)
-	}
-}
-
 // Where no process is known the memory itself tells: it has been as high, and was given back. A reset of the device forgets it.
 func TestHeightsOfAMemory(t *testing.T) {
 	d := newDomain(t)
@@ -345,27 +285,5 @@ func TestEpochsThatFillTheMemory(t *testing.T) {
 	beside.lasts = 12 * hour
 	if r := d.scene(t, life{3, runs, 12 * hour, epoch}, beside); r.pages > 0 {
 		t.Errorf("pages for %d s, the first after %d s", r.pages, r.pageAt)
-	}
-}
-
-// Workers that are never ended: each hour another one works, and the one before rests.
-func TestGenerations(t *testing.T) {
-	d := newDomain(t)
-	leaks := 0
-	for s := every; s < 9*hour; s += every {
-		var members []Member[int]
-		for i := range s/hour + 1 {
-			sm := Of(0)
-			if i == s/hour {
-				sm = Of(0.5)
-			}
-			members = append(members, Member[int]{Key: i, Runs: runs, Used: Of(8 * gib), Started: second(i * hour), SM: sm})
-		}
-		if j := show(t, d, frame(s, 256*mib, members...)); j.Device.Leak && leaks == 0 {
-			leaks = s
-		}
-	}
-	if leaks == 0 || leaks > 7*hour {
-		t.Errorf("a leak after %d s, want one while there is room for another", leaks)
 	}
 }

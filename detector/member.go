@@ -5,6 +5,7 @@ package detector
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -112,7 +113,7 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, full bool) {
 		}
 		m.Seen, m.Place, m.Group = o.T, i, groupOf(in)
 		m.Held, m.Full = Value{V: float64(used), OK: ok}, full
-		m.Activity.Note(o.T, o.Interval, process.Allowance(m.Config().ZombieAfter), in.SM, in.CPU, in.State)
+		m.Activity.Note(o.T, o.Interval, m.Config().ZombieAfter, in.SM, in.CPU, in.State)
 		if ok {
 			o.Used, o.Started, o.SM = used, in.Started, in.SM
 			if in.Runs != 0 {
@@ -180,4 +181,32 @@ func (d *Domain[K]) zombie(m *member) bool {
 		return false
 	}
 	return a.Lost > 0 && now-a.Lost >= cfg.ZombieAfter
+}
+
+// Remember makes the domain share a memory of programs with other domains.
+func (d *Domain[K]) Remember(b *Heights) { d.book = b }
+
+// noteHeight adds a sample of a process to its heights. Each minute it compares them with those of the program. A tool that
+// holds next to nothing is no program.
+func (d *Domain[K]) noteHeight(m *member, o *series.Sample) {
+	if !m.Heights.Note(m.Last, float64(m.Used), fullness(o)) || float64(m.Peak) <= series.IdleLevel(o.Capacity) {
+		return
+	}
+	learn := func(r *heights.Record) {
+		m.Heights.Learn(m.Last, r, math.Inf(1), m.Leaks())
+		m.Before = r.Prior(&m.Heights, m.decisive().Grown(), float64(d.capacity), m.Last)
+	}
+	if m.Runs == 0 {
+		learn(&m.Given)
+		return
+	}
+	d.book.With(m.Runs, d.past.Last, learn)
+}
+
+// fullness returns the used share (0 to 1) of the whole memory; 0 where that is not known.
+func fullness(o *series.Sample) float64 {
+	if o.Capacity == 0 {
+		return 0
+	}
+	return 1 - float64(o.Left)/float64(o.Capacity)
 }

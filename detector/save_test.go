@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -62,16 +61,33 @@ func busy(s int, rng *rand.Rand) *Frame[int] {
 	return f
 }
 
-// judgedBusy is what is told of each frame of busy by a domain that is saved and restored after some, and how
-// often a leak was on then.
-func judgedBusy(t *testing.T, restore func(s int) bool) (all []string, leaking int) {
+// wild is second s, or later, of processes of a pod whose memory shows all that a series follows, up to the most that there can be.
+func wild(s int, rng *rand.Rand) *Frame[int] {
+	at := s + s/397*900 // with gaps
+	f := &Frame[int]{T: second(at), Used: Of(MaxBytes), Capacity: Of(MaxBytes), Complete: s%100 > 3}
+	for k, used := range []float64{
+		2*gib + 6*leaked(at),
+		2*gib + 6*leaked(at) + float64(at%60)*100*mib,
+		2*gib + 6*leaked(min(at, 3200)),
+		2*gib + float64(at%700)*10*mib,
+		20*gib + 8*gib*math.Sin(float64(at)/300) + float64(rng.IntN(100))*mib,
+		2*gib + float64(max(0, 7-at%200))*gib,
+		rng.Float64() * MaxBytes,
+		float64(at/900%2) * MaxBytes,
+	} {
+		f.Members = append(f.Members, Member[int]{
+			Key: k, Group: "pod", Used: Of(used), Started: start - time.Hour, SM: Of(float64(at / 700 % 2)), CPU: Of(float64(at)), State: StateAlive,
+		})
+	}
+	return f
+}
+
+// judged is what is told of each frame by a domain that is saved and restored after some, and how often a leak was on then.
+func judged(t *testing.T, frame func(s int, rng *rand.Rand) *Frame[int], restore func(s int) bool) (all []string, leaking int) {
+	t.Helper()
 	d, rng := newDomain(t), rand.New(rand.NewPCG(17, 18))
 	for s := range 2500 {
-		if err := d.Observe(busy(s, rng)); err != nil {
-			t.Fatal(err)
-		}
-		j := d.Judgement()
-		slices.SortFunc(j.Exited, func(a, b Exit[int]) int { return a.Key - b.Key })
+		j := show(t, d, frame(s, rng))
 		all = append(all, fmt.Sprintf("%+v", *j))
 		if !restore(s) {
 			continue
@@ -79,108 +95,43 @@ func judgedBusy(t *testing.T, restore func(s int) bool) (all []string, leaking i
 		if j.Device.Leak {
 			leaking++
 		}
-		saved := d.Save(nil)
-		d = newDomain(t)
-		if err := d.Restore(saved, anyone); err != nil {
-			t.Fatal(err)
-		}
+		d = saveAndRestore(t, d)
 	}
 	return all, leaking
 }
 
-// A domain that is saved and restored anywhere goes on as if it had never been away.
+// A domain that is saved and restored anywhere goes on as if it had never been away, and nothing that it can come to is refused.
 func TestRestoredDomainGivesTheSameVerdicts(t *testing.T) {
-	leaking := 0
-	want, _ := judgedBusy(t, func(int) bool { return false })
-	for name, restore := range map[string]func(s int) bool{
-		"each time for a while": func(s int) bool { return s >= 1500 && s < 1900 },
-		"now and then":          func(s int) bool { return s%37 == 0 },
-		"seldom":                func(s int) bool { return s%700 == 0 },
+	for _, c := range []struct {
+		frame func(s int, rng *rand.Rand) *Frame[int]
+		shows []string
+	}{
+		{busy, []string{"Leak:true", "Pattern:zombie", "Pattern:unreleased", "Pattern:fragmentation", "Unreleased:[{Key:3 Used:1.0"}},
+		{wild, []string{"Leak:true", "Pattern:sawtooth", "Pattern:spikes", "Pattern:step"}},
 	} {
-		got, n := judgedBusy(t, restore)
-		leaking += n
-		for i := range want {
-			if got[i] != want[i] {
-				t.Fatalf("restored %s, frame %d differs:\n%s\nwant\n%s", name, i, got[i], want[i])
+		want, _ := judged(t, c.frame, func(int) bool { return false })
+		leaking := 0
+		for name, restore := range map[string]func(s int) bool{
+			"each time for a while": func(s int) bool { return s >= 1500 && s < 1900 },
+			"now and then":          func(s int) bool { return s%37 == 0 },
+			"seldom":                func(s int) bool { return s%700 == 0 },
+		} {
+			got, n := judged(t, c.frame, restore)
+			leaking += n
+			for i := range want {
+				if got[i] != want[i] {
+					t.Fatalf("restored %s, frame %d differs:\n%s\nwant\n%s", name, i, got[i], want[i])
+				}
 			}
 		}
-	}
-	if leaking < 100 {
-		t.Errorf("a leak is on at only %d restores: the test shows little", leaking)
-	}
-	for _, part := range []string{"Leak:true", "Pattern:zombie", "Pattern:unreleased", "Pattern:fragmentation", "Unreleased:[{Key:3 Used:1.0"} {
-		if !strings.Contains(strings.Join(want, "\n"), part) {
-			t.Errorf("%s is nowhere: the test shows little", part)
+		if leaking < 100 {
+			t.Errorf("a leak is on at only %d restores: the test shows little", leaking)
 		}
-	}
-}
-
-// shapes are series of memory that show all that a series follows.
-func shapes() []func(s int) float64 {
-	rng := rand.New(rand.NewPCG(21, 22))
-	leaked := func(s int) float64 { return 6 * leaked(s) }
-	return []func(s int) float64{
-		func(s int) float64 { return 2*gib + leaked(s) },
-		func(s int) float64 { return 2*gib + leaked(s) + float64(s%60)*100*mib },
-		func(s int) float64 { return 2*gib + leaked(min(s, 3200)) },
-		func(s int) float64 { return 2*gib + float64(s%700)*10*mib },
-		func(s int) float64 { return 20*gib + 8*gib*math.Sin(float64(s)/300) + float64(rng.IntN(100))*mib },
-		func(s int) float64 { return 2*gib + float64(max(0, 7-s%200))*gib },
-		func(int) float64 { return rng.Float64() * MaxBytes },
-		func(s int) float64 { return float64(s/900%2) * MaxBytes },
-	}
-}
-
-// forgetLow forgets what follows from the slots.
-func forgetLow(s *stat.Spikes) {
-	for _, name := range []string{"low", "lowFrom"} {
-		f := reflect.ValueOf(s).Elem().FieldByName(name)
-		reflect.NewAt(f.Type(), f.Addr().UnsafePointer()).Elem().SetZero()
-	}
-}
-
-// No field of a series is forgotten, and nothing that one can come to is refused.
-func TestSeriesIsRestoredWhole(t *testing.T) {
-	rng := rand.New(rand.NewPCG(23, 24))
-	all := shapes()
-	d, leaks, at := newDomain(t), 0, 0
-	for i := range 2500 {
-		at += 1 + rng.IntN(3)/2 + rng.IntN(400)/399*900
-		f := Frame[int]{T: second(at), Used: Of(MaxBytes), Capacity: Of(MaxBytes), Complete: i%100 > 3}
-		for k, memory := range all {
-			f.Members = append(f.Members, Member[int]{
-				Key: k, Group: "pod", Used: Of(memory(at)), Started: start - time.Hour, SM: Of(float64(at / 700 % 2)), CPU: Of(float64(at)), State: StateAlive,
-			})
-		}
-		if err := d.Observe(&f); err != nil {
-			t.Fatal(err)
-		}
-		if i%397 != 0 && i != 2499 {
-			continue
-		}
-		again := newDomain(t)
-		if err := again.Restore(d.Save(nil), anyone); err != nil {
-			t.Fatal(i, err)
-		}
-		for k, m := range d.members {
-			for _, s := range []*series.Series{m.Series, again.members[k].Series} {
-				forgetLow(&s.Spikes)
-			}
-			if got := again.members[k]; !reflect.DeepEqual(got, m) {
-				t.Fatalf("frame %d, member %d:\n%+v\nwant\n%+v", i, k, got.Series, m.Series)
-			}
-			if m.Leaks() {
-				leaks++
+		for _, part := range c.shows {
+			if !strings.Contains(strings.Join(want, "\n"), part) {
+				t.Errorf("%s is nowhere: the test shows little", part)
 			}
 		}
-		g, h := *again.groups[groupName{Name: "pod"}], *d.groups[groupName{Name: "pod"}]
-		g.Series, g.frame, g.key = h.Series, h.frame, h.key
-		if again.past != d.past || !reflect.DeepEqual(g, h) {
-			t.Fatalf("frame %d:\n%+v\nwant\n%+v", i, again.past, d.past)
-		}
-	}
-	if leaks < 3 {
-		t.Errorf("%d leaks are on: the test shows little", leaks)
 	}
 }
 
@@ -215,10 +166,7 @@ func TestRestoreWithOtherWindows(t *testing.T) {
 	}
 	other := DefaultConfig()
 	other.Windows = []time.Duration{5 * time.Minute, 10 * time.Minute, 2 * time.Hour}
-	e, err := NewDomain(func(Subject[int]) Config { return other })
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := newDomainOf(t, func(Subject[int]) Config { return other })
 	if err := e.Restore(d.Save(nil), anyone); err != nil {
 		t.Fatal(err)
 	}
@@ -264,16 +212,12 @@ func TestRestoreRefusesWhatCannotBe(t *testing.T) {
 		"at the end of time":  func(d *Domain[int], _ *series.Series) { d.past.Last = math.MaxInt64 / 2 },
 		"no residual":         func(d *Domain[int], _ *series.Series) { d.residual = nil },
 		"one part of two":     func(d *Domain[int], s *series.Series) { d.members[1].Live = s },
-		"residuals":           func(d *Domain[int], _ *series.Series) { d.exits.Next = 9 },
+		"residuals":           func(d *Domain[int], _ *series.Series) { d.exits.Recent = make([]stat.Bytes, 10) },
 		"after the last":      func(d *Domain[int], _ *series.Series) { d.members[1].Last++ },
-		"a year later":        func(d *Domain[int], _ *series.Series) { d.members[1].Activity.Quiet = d.past.Last + 9000*time.Hour },
 		"no width":            func(_ *Domain[int], s *series.Series) { s.Scales[2].Width = 0 },
 		"a trough below zero": func(_ *Domain[int], s *series.Series) { s.Scales[1].Troughs.Push(stat.Point{V: -1}) },
-		"give-back":           func(_ *Domain[int], s *series.Series) { s.Scales[1].Given = math.Inf(1) },
-		"steady":              func(_ *Domain[int], s *series.Series) { s.Growths[1].Steady = -1 },
 		"scale":               func(_ *Domain[int], s *series.Series) { s.Leak.Best = 7 },
 		"steps":               func(_ *Domain[int], s *series.Series) { s.Steps.N = 5 },
-		"window":              func(_ *Domain[int], s *series.Series) { s.Windows[0].Span = 1 },
 		"windows": func(_ *Domain[int], s *series.Series) {
 			s.Windows = append(s.Windows, s.Windows[0], s.Windows[0], s.Windows[0])
 		},
@@ -294,13 +238,7 @@ func TestRestoreIsBounded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(25, 26))
 	cfg := DefaultConfig()
 	cfg.Windows = []time.Duration{time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour}
-	domain := func() *Domain[int] {
-		d, err := NewDomain(func(Subject[int]) Config { return cfg })
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
+	domain := func() *Domain[int] { return newDomainOf(t, func(Subject[int]) Config { return cfg }) }
 	d := domain()
 	for i := range 8000 {
 		m := proc(1, 0)

@@ -8,6 +8,7 @@ package e2e
 import (
 	"bytes"
 	"cmp"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,6 +23,8 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
+
+var update = flag.Bool("update", false, "rewrite testdata/chart")
 
 // chartDir is the folder of the chart.
 func chartDir() string { return filepath.Join(harness.Root(), "deploy/helm/gpu-leak-exporter") }

@@ -220,28 +220,8 @@ func (b *costBench) read() meter {
 			m.waits += int(f.Calls)
 		}
 	}
-	m.reads = procNumber(b.t, fmt.Sprintf("/proc/%d/io", b.PID()), "syscr")
+	m.reads = procNumber(b.t, b.Process, "io", "syscr")
 	return m
-}
-
-// procNumber returns the number that a line of a file of procfs has after its name.
-func procNumber(t *testing.T, file, name string) int {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, name+":"); ok {
-			n, err := strconv.Atoi(strings.Fields(rest)[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			return n
-		}
-	}
-	t.Fatalf("%s has no %s", file, name)
-	return 0
 }
 
 // own is the exporter's time between two readings, without the fake's.
@@ -257,7 +237,7 @@ func measure(t *testing.T, l load) costs {
 	c.load = l
 	c.plain, _ = b.scrapes("identity", costScrapes, costRounds, c.background)
 	c.gzip, _ = b.scrapes("gzip", costScrapes, costRounds, c.background)
-	c.resident = procNumber(t, fmt.Sprintf("/proc/%d/status", b.PID()), "VmRSS") << 10
+	c.resident = procNumber(t, b.Process, "status", "VmRSS") << 10
 	b.Stop(t)
 	t.Logf("%+v", c)
 	return c

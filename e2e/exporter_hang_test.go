@@ -4,10 +4,8 @@
 package e2e
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -16,30 +14,13 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
-// scrapeTimeout is how long a scrape is waited for, far beyond what it may take.
-const scrapeTimeout = 30 * time.Second
-
 // scrapeOnce scrapes and says how long that took.
-func scrapeOnce(ctx context.Context, client *http.Client, url string) (m harness.Metrics, took time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return m, 0, err
-	}
+func scrapeOnce(client *http.Client, url string) (m harness.Metrics, took time.Duration, err error) {
 	begin := time.Now()
-	resp, err := client.Do(req)
-	if err != nil {
-		return m, time.Since(begin), err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	body, err := harness.GetBy(client, url)
 	took = time.Since(begin)
 	if err != nil {
-		return m, took, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return m, took, errors.New(resp.Status)
+		return nil, took, err
 	}
 	m, err = harness.ParseMetrics(body)
 	return m, took, err
@@ -104,7 +85,7 @@ func (m *machine) scrapeDuringHang(t *testing.T, p *harness.Process, first harne
 	var slowest time.Duration
 	hung, err := m.inFlight(first, 0, 0)
 	for range 200 {
-		s, took, failed := scrapeOnce(t.Context(), http.DefaultClient, p.URL+"/metrics")
+		s, took, failed := scrapeOnce(http.DefaultClient, p.URL+"/metrics")
 		if failed != nil || took > 2*time.Second {
 			t.Fatalf("a scrape took %s: %v", took, failed)
 		}

@@ -133,7 +133,7 @@ func TestRepartition(t *testing.T) {
 		if step.profiles != nil {
 			g.Partition(step.profiles...)
 			g.Processes = []fakenvml.Process{{
-				PID: 4_000_000, Memory: fakenvml.Constant(uint64(n) * gib), Instance: &fakenvml.Instance{GPU: 2},
+				PID: 4_000_000, Memory: fakenvml.Constant(uint64(n) * gib), Instance: 2,
 			}}
 		}
 		m.apply(t)

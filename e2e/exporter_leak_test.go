@@ -114,11 +114,6 @@ func TestReplay(t *testing.T) {
 	); err != nil {
 		t.Error(err)
 	}
-	text, err := harness.Get(fast.URL + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "series-replay.golden", text)
 }
 
 // headroomOverRate checks what the help tells users: headroom over rate is the middle of the

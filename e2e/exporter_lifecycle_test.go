@@ -143,24 +143,6 @@ func noStack(t *testing.T, output string) {
 	}
 }
 
-// TestInitHangs has Init not return for a while: the exporter serves all the same and says so, and goes on once it returns.
-func TestInitHangs(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t, 2)
-	m.Faults = []fakenvml.Fault{fakenvml.Hang(fakenvml.AnyInit)}
-	p := m.start(t, "--nvml.timeout=1s")
-	eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(
-			want(s, 0, "gpu_driver_up", nil),
-			want(s, 1, "gpu_driver_error", map[string]string{"reason": "call_does_not_return"}),
-			positive(s, "gpu_nvml_call_in_flight_seconds", map[string]string{"call": "nvmlInit_v2", "gpu": "", "uuid": ""}),
-		)
-	})
-	m.Faults = nil
-	m.apply(t)
-	eventually(t, p, m.driverUp)
-}
-
 // positive returns an error unless the one series of that name is above 0.
 func positive(s harness.Metrics, name string, labels map[string]string) error {
 	v, err := s.Value(name, labels)

@@ -54,32 +54,6 @@ func (m *machine) xids(s harness.Metrics, gpu int, counts map[int]float64) error
 	return errors.Join(errs...)
 }
 
-// TestLost has a GPU fall off the bus and come back: only its own series go.
-func TestLost(t *testing.T) {
-	t.Parallel()
-	m := movingMachine(t, 4)
-	p := m.start(t)
-	before := eventually(t, p, m.allUp)
-	m.listening(t)
-	m.RaiseXID(1, 79)
-	m.GPUs[1].Lost = true
-	m.apply(t)
-	eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(m.up(s, 1, 0, 1, 1), onlyDown(s, m.id(1)), m.moved(before, s, 0, 2, 3), want(s, 3, "gpu_devices", nil),
-			m.xids(s, 1, map[int]float64{79: 1}), m.xids(s, 0, nil), m.xids(s, 2, nil), m.xids(s, 3, nil))
-	})
-	// It stays so, and the others go on, as long as the GPU is lost.
-	later := p.Scrape(t)
-	eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(onlyDown(s, m.id(1)), m.moved(later, s, 0, 2, 3))
-	})
-	m.GPUs[1].Lost = false
-	m.apply(t)
-	eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(m.allUp(s), m.xids(s, 1, map[int]float64{79: 1}))
-	})
-}
-
 // TestXIDs counts events by GPU and code, from the registration on.
 func TestXIDs(t *testing.T) {
 	t.Parallel()

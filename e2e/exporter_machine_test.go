@@ -283,16 +283,15 @@ func (m *machine) child(t *testing.T) uint32 {
 	return uint32(pid)
 }
 
-// procStat returns the field of /proc/PID/stat as proc_pid_stat(5) numbers them,
-// from 3 on.
-func procStat(t *testing.T, pid uint32, field int) uint64 {
+// startTicks returns when a process started, as field 22 of proc_pid_stat(5) has it.
+func startTicks(t *testing.T, pid uint32) uint64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	v, err := strconv.ParseUint(fields[field-3], 10, 64)
+	v, err := strconv.ParseUint(fields[22-3], 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,18 +318,28 @@ func bootTime(t *testing.T) float64 {
 	return 0
 }
 
-// peakMemory returns the most memory that a process had resident, in bytes.
-func peakMemory(t *testing.T, p *harness.Process) (bytes uint64) {
+// procNumber returns the number that a line of a file of a process in procfs has after its name.
+func procNumber(t *testing.T, p *harness.Process, file, name string) int {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.PID(), file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(b)) {
-		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &bytes); err == nil {
-			return bytes << 10
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, name+":"); ok {
+			n, err := strconv.Atoi(strings.Fields(rest)[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
 		}
 	}
-	t.Fatal("no VmHWM")
+	t.Fatalf("%s has no %s", file, name)
 	return 0
+}
+
+// peakMemory returns the most memory that a process had resident, in bytes.
+func peakMemory(t *testing.T, p *harness.Process) int {
+	t.Helper()
+	return procNumber(t, p, "status", "VmHWM") << 10
 }

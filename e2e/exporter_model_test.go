@@ -411,8 +411,8 @@ func (m *model) merged(i int) []mergedProcess {
 	var all []mergedProcess
 	for _, p := range m.GPUs[i].Processes {
 		instance := ""
-		if p.Instance != nil {
-			instance = strconv.Itoa(int(p.Instance.GPU))
+		if p.Instance != 0 {
+			instance = strconv.Itoa(int(p.Instance))
 		}
 		at := slices.IndexFunc(all, func(o mergedProcess) bool { return o.pid == p.PID && o.instance == instance })
 		if at < 0 {
@@ -454,7 +454,7 @@ func (m *model) processes(id map[string]string, i int) (unresolved int) {
 			"process", "", "namespace", "", "pod", "", "container", "", "slurm_job", "")
 		owner := ""
 		if m.exists(p.pid) {
-			start := bootTime(m.t) + float64(procStat(m.t, p.pid, 22))/100
+			start := bootTime(m.t) + float64(startTicks(m.t, p.pid))/100
 			labels["process"], owner = executable(m.t), hostUser
 			// The clocks of the test and of the exporter agree to the second.
 			m.want.between("gpu_process_start_time_seconds", labels, start-1, start+1)

@@ -41,7 +41,7 @@ func (c container) labels() map[string]string {
 // the pid.
 func (m *machine) contain(t *testing.T, cd *harness.Containerd, c container) uint32 {
 	t.Helper()
-	pid, _ := cd.RunPod(t, c.namespace, c.pod, c.name)
+	pid := cd.RunPod(t, c.namespace, c.pod, c.name)
 	link(t, fmt.Sprintf("/proc/%d", pid), filepath.Join(m.procfs, strconv.Itoa(pid)))
 	return uint32(pid)
 }
@@ -67,33 +67,6 @@ func (m *machine) isIn(s harness.Metrics, gpu int, pid uint32, memory float64, c
 		return fmt.Errorf("process %d: %g and labels %v, want %g and %v", pid, l.Value, l.Labels, memory, c)
 	}
 	return nil
-}
-
-// TestPods has a GPU that two pods and a process of no pod share: each process gets
-// the pod that it is in, not one that the GPU is allotted to. A pod with two processes has their sum.
-func TestPods(t *testing.T) {
-	t.Parallel()
-	cd := harness.StartContainerd(t)
-	m := newMachine(t, 2)
-	sidecar := container{trainer.namespace, trainer.pod, "eval"}
-	inTrainer, inSidecar, inServer, inNone := m.contain(t, cd, trainer), m.contain(t, cd, sidecar), m.contain(t, cd, server), m.child(t)
-	m.use(0, inTrainer, 3*gib)
-	m.use(0, inSidecar, 2*gib)
-	m.use(0, inServer, 4*gib)
-	m.use(0, inNone, gib)
-	m.use(1, inServer, 5*gib)
-	p := m.start(t, "--collector.workload.cri-socket="+cd.Socket)
-	s := eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(
-			m.isIn(s, 0, inTrainer, 3*gib, trainer), m.isIn(s, 0, inSidecar, 2*gib, sidecar), m.isIn(s, 0, inServer, 4*gib, server),
-			m.isIn(s, 0, inNone, gib, noPod), m.isIn(s, 1, inServer, 5*gib, server),
-			want(s, 1, "gpu_process_info", with(m.process(0, inTrainer), "process", "pause", "pod", trainer.pod)),
-			want(s, 5*gib, "gpu_workload_memory_used_bytes", with(m.id(0), "namespace", trainer.namespace, "pod", trainer.pod)))
-	})
-	// A pod with one process is no workload of its own, and nobody has allotted a GPU.
-	if err := errors.Join(want(s, 5*gib, "gpu_workload_memory_used_bytes", nil), gone(s, "gpu_allocated", nil)); err != nil {
-		t.Error(err)
-	}
 }
 
 // kubelet serves the pod-resources API, of which the exporter uses List.
@@ -154,23 +127,27 @@ func (k *kubelet) free() {
 	k.pods = nil
 }
 
-// TestPodsAllocated has a GPU that is shared in time between two pods, and one that
-// is allotted to a pod without a process on it: that one is wasted.
-func TestPodsAllocated(t *testing.T) {
+// TestPods has a GPU that two pods, which it is allotted to in turns, and a process of no pod share: each process gets the pod that it
+// is in, not one that the GPU is allotted to. A pod with two processes has their sum. A GPU that is allotted to a pod without a process
+// on it is wasted.
+func TestPods(t *testing.T) {
 	t.Parallel()
 	cd := harness.StartContainerd(t)
 	k, socket := startKubelet(t)
-	m := newMachine(t, 3)
-	m.GPUs[2].Partition("1g.10gb", "2g.20gb")
-	idle, slice := container{"ml", "idle-0", "main"}, container{"ml", "slice-0", "main"}
-	k.allot(slice, m.GPUs[2].MIG.Instances[1].Devices[0].UUID)
+	m := newMachine(t, 4)
+	m.GPUs[3].Partition("1g.10gb", "2g.20gb")
+	sidecar, idle, slice := container{trainer.namespace, trainer.pod, "eval"}, container{"ml", "idle-0", "main"}, container{"ml", "slice-0", "main"}
 	k.allot(trainer, m.GPUs[0].UUID+"::0")
 	k.allot(server, m.GPUs[0].UUID+"::1")
-	k.allot(idle, m.GPUs[1].UUID)
+	k.allot(idle, m.GPUs[2].UUID)
+	k.allot(slice, m.GPUs[3].MIG.Instances[1].Devices[0].UUID)
 	k.allot(container{"kube-system", "dns-0", "dns"}) // has no GPU
-	inTrainer, inServer := m.contain(t, cd, trainer), m.contain(t, cd, server)
+	inTrainer, inSidecar, inServer, inNone := m.contain(t, cd, trainer), m.contain(t, cd, sidecar), m.contain(t, cd, server), m.child(t)
 	m.use(0, inTrainer, 3*gib)
-	m.use(0, inServer, 2*gib)
+	m.use(0, inSidecar, 2*gib)
+	m.use(0, inServer, 4*gib)
+	m.use(0, inNone, gib)
+	m.use(1, inServer, 5*gib)
 	p := m.start(t, "--collector.workload.cri-socket="+cd.Socket, "--collector.workload.pod-resources-socket="+socket)
 	allocated := func(s harness.Metrics, gpu int, instance string, c container) error {
 		labels := with(c.labels(), "gpu_instance", instance)
@@ -178,10 +155,18 @@ func TestPodsAllocated(t *testing.T) {
 		return want(s, 1, "gpu_allocated", labels)
 	}
 	s := eventually(t, p, func(s harness.Metrics) error {
-		return errors.Join(allocated(s, 0, "", trainer), allocated(s, 0, "", server), allocated(s, 1, "", idle),
-			allocated(s, 2, strconv.FormatUint(uint64(m.GPUs[2].MIG.Instances[1].ID), 10), slice),
-			m.isIn(s, 0, inTrainer, 3*gib, trainer), m.isIn(s, 0, inServer, 2*gib, server))
+		return errors.Join(
+			m.isIn(s, 0, inTrainer, 3*gib, trainer), m.isIn(s, 0, inSidecar, 2*gib, sidecar), m.isIn(s, 0, inServer, 4*gib, server),
+			m.isIn(s, 0, inNone, gib, noPod), m.isIn(s, 1, inServer, 5*gib, server),
+			want(s, 1, "gpu_process_info", with(m.process(0, inTrainer), "process", "pause", "pod", trainer.pod)),
+			want(s, 5*gib, "gpu_workload_memory_used_bytes", with(m.id(0), "namespace", trainer.namespace, "pod", trainer.pod)),
+			allocated(s, 0, "", trainer), allocated(s, 0, "", server), allocated(s, 2, "", idle),
+			allocated(s, 3, strconv.FormatUint(uint64(m.GPUs[3].MIG.Instances[1].ID), 10), slice))
 	})
+	// A pod with one process is no workload of its own.
+	if err := want(s, 5*gib, "gpu_workload_memory_used_bytes", nil); err != nil {
+		t.Error(err)
+	}
 	if n := len(s.All("gpu_allocated", nil)); n != 4 {
 		t.Errorf("%d series gpu_allocated, want 4", n)
 	}

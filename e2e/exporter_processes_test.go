@@ -6,9 +6,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 	"testing"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
@@ -115,16 +112,4 @@ func TestManyProcesses(t *testing.T) {
 		}
 		return errors.Join(errs...)
 	})
-}
-
-// setStart makes the machine's procfs show a process that started at that tick.
-func (m *machine) setStart(t *testing.T, pid uint32, ticks uint64) {
-	t.Helper()
-	dir := filepath.Join(m.procfs, strconv.Itoa(int(pid)))
-	// Field 4 is its parent, 14 and 15 the processor time, 22 the start.
-	text := fmt.Sprintf("%d (train (x) y) S 2 1 1 0 -1 0 0 0 0 0 5 6 0 0 20 0 1 0 %d 0 0\n", pid, ticks)
-	write(t, filepath.Join(dir, ".stat"), text)
-	if err := os.Rename(filepath.Join(dir, ".stat"), filepath.Join(dir, "stat")); err != nil {
-		t.Fatal(err)
-	}
 }

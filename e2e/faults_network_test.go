@@ -154,11 +154,7 @@ func TestFaultsOfTheNetwork(t *testing.T) {
 func TestFaultsOfTheNetworkWithTLS(t *testing.T) {
 	a := newAuthority(t)
 	a.sign(t, "server")
-	b, err := os.ReadFile(filepath.Join(harness.Root(), "examples/web/basic-auth.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(a.dir, "web.yml"), string(b))
+	write(t, filepath.Join(a.dir, "web.yml"), harness.ReadExample(t, "web/basic-auth.yml"))
 	p := harness.LaunchExporter(t, harness.Options{Args: []string{"--source=sim:healthy", "--web.config.file=" + filepath.Join(a.dir, "web.yml")}})
 	address := p.Listening(t)
 	client := func(from net.IP, http2 bool) *http.Client {

@@ -141,13 +141,13 @@ func (k *faultKind) watch(t *testing.T, p *harness.Process, during time.Duration
 func (k *faultKind) watchBy(t *testing.T, client *http.Client, url string, during time.Duration, connected func()) {
 	t.Helper()
 	if connected != nil {
-		if _, _, err := scrapeOnce(t.Context(), client, url+"/metrics"); err != nil {
+		if _, _, err := scrapeOnce(client, url+"/metrics"); err != nil {
 			t.Fatal(err)
 		}
 		connected()
 	}
 	for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(scrapeEvery) {
-		m, took, err := scrapeOnce(t.Context(), client, url+"/metrics")
+		m, took, err := scrapeOnce(client, url+"/metrics")
 		k.scrapes++
 		k.worst = max(k.worst, took)
 		if err != nil {

@@ -70,7 +70,7 @@ func newBench(t *testing.T, missing ...string) *bench {
 	}
 
 	node := fakenvml.NewNode(1)
-	node.GPUs[0].Processes, node.GPUs[0].Samples = nil, nil
+	node.GPUs[0].Processes = nil
 	node.GPUs[0].Memory.AddProcesses, node.GPUs[0].Memory.Used = true, fakenvml.Constant(4*mib)
 	script := filepath.Join(b.dir, "script")
 	if err := node.Write(script); err != nil {

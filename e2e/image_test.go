@@ -156,7 +156,7 @@ func TestImage(t *testing.T) {
 		name, value, _ := strings.Cut(e, "=")
 		config.Envs = append(config.Envs, &cri.KeyValue{Key: name, Value: []byte(value)})
 	}
-	exporter, _ := cd.RunContainer(t, "gpu-leak-exporter", "gpu-leak-exporter-x", config)
+	exporter := cd.RunContainer(t, "gpu-leak-exporter", "gpu-leak-exporter-x", config)
 	harness.Eventually(t, patience, func() error {
 		body, err := harness.Get("http://" + address + "/metrics")
 		if err != nil {

@@ -22,7 +22,7 @@ import (
 func TestPrometheus(t *testing.T) {
 	t.Parallel()
 	exporter := harness.StartExporter(t, harness.Options{Args: []string{"--source=sim:node", "--source.speed=60"}})
-	prometheus := harness.Example{Targets: []*harness.Process{exporter}, Interval: "1s"}.StartPrometheus(t)
+	prometheus := harness.StartPrometheus(t, harness.ExampleConfig(t, "rules", exporter))
 	for _, s := range query(t, prometheus, `count_over_time(gpu_process_memory_used_bytes{pod!=""}[1m]) > 3`) {
 		if s.Labels["exported_pod"] != "" {
 			t.Errorf("%v: the process's own label was renamed", s.Labels)

@@ -57,20 +57,14 @@ var twice = flag.Bool("release.twice", false, "make the release in a second fold
 // TestRelease makes a release: what is promised is there, and in another folder it has the same bytes.
 func TestRelease(t *testing.T) {
 	t.Parallel()
-	read := func(tree string) string {
-		b, err := os.ReadFile(filepath.Join(tree, ".tarballs/sha256sums.txt"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(b)
-	}
-	first := read(release(t))
+	const sums = ".tarballs/sha256sums.txt"
+	first := readFile(t, filepath.Join(release(t), sums))
 	if *twice {
 		again, err := makeRelease("again/in/another/folder")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if second := read(again); first != second {
+		if second := readFile(t, filepath.Join(again, sums)); first != second {
 			t.Errorf("the first time\n%sthe second\n%s", first, second)
 		}
 	}
@@ -133,24 +127,6 @@ func TestReleaseBinaries(t *testing.T) {
 			t.Errorf("%s has the path of where it was built", name)
 		}
 	}
-}
-
-// TestReleaseARM runs the program for ARM in an emulator: with its help, and until it has been scraped.
-func TestReleaseARM(t *testing.T) {
-	t.Parallel()
-	program := filepath.Join(release(t), ".build/linux-arm64/gpu_leak_exporter")
-	emulated := []string{"-L", "/usr/aarch64-linux-gnu", program}
-	if out := output(t, "qemu-aarch64", append(emulated, "--version")...); !strings.Contains(out, "linux/arm64") {
-		t.Errorf("--version: %s", out)
-	}
-	if out := output(t, "qemu-aarch64", append(emulated, "--help")...); !strings.Contains(out, "--detector.state-file") {
-		t.Errorf("--help: %s", out)
-	}
-	p := harness.StartExporter(t, harness.Options{Program: append([]string{"qemu-aarch64"}, emulated...), Args: []string{"--source=sim:crashloop"}})
-	if n := len(p.Scrape(t).All("gpu_info", nil)); n == 0 {
-		t.Error("a scrape has no GPU")
-	}
-	p.Stop(t)
 }
 
 // TestReleaseUnpacked unpacks the tarballs: what the documents tell to install is there, and can be read by all.

@@ -6,7 +6,6 @@
 package e2e
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -18,16 +17,8 @@ import (
 // TestExamplesSystemd has systemd judge how exposed the service is, with and without the drop-in for probes. Its
 // scale ends at 10.
 func TestExamplesSystemd(t *testing.T) {
-	read := func(name string) string {
-		b, err := os.ReadFile(filepath.Join(harness.Root(), "examples", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(b)
-	}
-	unit := read("gpu_leak_exporter.service")
-	dropIn := read("probe.conf")
-	_, settings, found := strings.Cut(dropIn, "[Service]\n")
+	unit := harness.ReadExample(t, "gpu_leak_exporter.service")
+	_, settings, found := strings.Cut(harness.ReadExample(t, "probe.conf"), "[Service]\n")
 	if !found {
 		t.Fatal("the drop-in has no [Service]")
 	}

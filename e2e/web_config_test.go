@@ -99,12 +99,8 @@ func TestExamplesWeb(t *testing.T) {
 		},
 		"client-certificates.yml": {{nil, nil, 0}, {&prometheus, nil, 200}, {&stranger, nil, 0}, {&other, nil, 0}},
 	} {
-		b, err := os.ReadFile(filepath.Join(harness.Root(), "examples/web", name))
-		if err != nil {
-			t.Fatal(err)
-		}
 		file := filepath.Join(a.dir, name)
-		write(t, file, string(b))
+		write(t, file, harness.ReadExample(t, "web/"+name))
 		p := harness.LaunchExporter(t, harness.Options{Args: []string{"--source=sim:crashloop", "--web.config.file=" + file}})
 		address := p.Listening(t)
 		if m, err := p.TryScrape(); err == nil {

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -26,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/exporter-toolkit/web"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/limits"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
@@ -243,13 +242,11 @@ func (e *exporter) serve() error {
 	if e.listeners == nil {
 		return web.ListenAndServe(e.servers[0], e.cfg.listen, e.slogger)
 	}
-	var all sync.WaitGroup
-	errs := make([]error, len(e.listeners))
+	var all errgroup.Group
 	for i, l := range e.listeners {
-		all.Go(func() { errs[i] = web.Serve(l, e.servers[i], e.cfg.listen, e.slogger) })
+		all.Go(func() error { return web.Serve(l, e.servers[i], e.cfg.listen, e.slogger) })
 	}
-	all.Wait()
-	return cmp.Or(errs...)
+	return all.Wait()
 }
 
 // wait returns the exit code once there is a reason to stop.
@@ -270,17 +267,17 @@ func (e *exporter) wait(ctx context.Context, served <-chan error) int {
 func (e *exporter) stopServing(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, requestGrace)
 	defer cancel()
-	var all sync.WaitGroup
-	errs := make([]error, len(e.servers))
-	for i, s := range e.servers {
-		all.Go(func() {
-			if errs[i] = s.Shutdown(ctx); errs[i] != nil {
+	var all errgroup.Group
+	for _, s := range e.servers {
+		all.Go(func() error {
+			err := s.Shutdown(ctx)
+			if err != nil {
 				_ = s.Close() // it is the last resort
 			}
+			return err
 		})
 	}
-	all.Wait()
-	if err := cmp.Or(errs...); err != nil {
+	if err := all.Wait(); err != nil {
 		level.Warn(e.logger).Log("msg", "Requests were cut off", "err", err)
 	}
 }

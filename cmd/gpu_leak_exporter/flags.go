@@ -154,7 +154,7 @@ func (p *parser) webFlags() {
 	c.listen = kingpinflag.AddFlags(p.app, ":9844")
 	p.flag("web.telemetry-path", "Path under which to expose metrics.",
 		cli.Checked("web.telemetry-path", &c.telemetryPath, checkPath), "/metrics")
-	p.flag("web.max-requests", "Answers that are made at the same time. A request over the limit waits for two seconds, then gets status 503. 0 is no limit.",
+	p.flag("web.max-requests", "Answers that are made at the same time. A request over the limit waits for eight seconds, then gets status 503. 0 is no limit.",
 		cli.Int("web.max-requests", &c.maxRequests, 0, math.MaxInt32), "4")
 	p.app.Flag("web.enable-lifecycle", "Let a POST to "+pages.ReloadPath+" read --detector.config again, as SIGHUP does.").BoolVar(&c.lifecycle)
 	p.app.Flag("web.disable-exporter-metrics", "Leave out the metrics about the exporter itself (go_*, process_*, promhttp_*).").

@@ -21,7 +21,7 @@ func TestSettings(t *testing.T) {
 	}{
 		{"leak.csv", `{scope="gpu", uuid="GPU-01"}`, exitOK},
 		{"leak.csv", `{scope="gpu", uuid="GPU-00"}`, exitLeak},
-		{"apps.csv", `{scope="process", process="serve", uuid="GPU-00"}`, exitOK},
+		{"apps.csv", `{scope=~"process|gpu", uuid="GPU-00"}`, exitOK},
 		{"leak.prom", `{pod="b", namespace="ml"}`, exitOK},
 		{"scopes.prom", `{scope="process", process="serve"}`, exitOK},
 		{"scopes.prom", `{scope="gpu"}`, exitLeak},
@@ -92,7 +92,7 @@ func TestFailedReading(t *testing.T) {
 	if code != exitLeak || strings.Contains(stdout, "cleared") {
 		t.Errorf("exit code %d, %s%s", code, stderr, stdout)
 	}
-	if _, stdout, _ = tool(t.Context(), "backtest", "--detector.config="+rules, path); !strings.Contains(stdout, "all series are muted") {
+	if _, stdout, _ = tool(t.Context(), "backtest", "--detector.config="+rules, path); !strings.Contains(stdout, "all GPUs are muted") {
 		t.Error(stdout)
 	}
 }

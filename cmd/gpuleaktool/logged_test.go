@@ -35,9 +35,7 @@ func leakRows(t *testing.T) (list []leakRow) {
 		r.t = at.Truncate(time.Second)
 		list = append(list, r)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return list
 }
 
@@ -189,16 +187,14 @@ func TestOtherLogs(t *testing.T) {
 				cmd := exec.CommandContext(t.Context(), "sh", "-c", convert)
 				cmd.Dir = filepath.Dir(log)
 				made, err := cmd.Output()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				pipe(t, write(t, "made.csv", string(made)))
 				code, stdout, stderr := tool(t.Context(), args...)
 				paged := "Would have paged at 2026-03-01 13:11 UTC for "
 				if strings.Contains(c[4], "--capacity") {
 					paged = "Would have "
 				}
-				if code != exitLeak || stderr != "" || !strings.Contains(stdout, paged) || !strings.Contains(stdout, "leak at 2026-03-01 13:08") {
+				if code != exitLeak || stderr != "" || !strings.Contains(stdout, paged) || !strings.Contains(stdout, "2026-03-01 13:08 UTC  leak ") {
 					t.Errorf("exit code %d, %s%s\n%.300s", code, stderr, stdout, made)
 				}
 			})

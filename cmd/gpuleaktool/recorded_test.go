@@ -42,9 +42,7 @@ func TestLeftOut(t *testing.T) {
 func pipe(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	before := os.Stdin
 	os.Stdin = file
 	t.Cleanup(func() {
@@ -91,13 +89,9 @@ func TestStandardInput(t *testing.T) {
 // end the wait for it.
 func TestSilentPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(path, 0o600))
 	silent, err := os.OpenFile(path, os.O_RDWR, 0) // as a reader, too: that waits for nobody
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer silent.Close() // then the readers that were left behind end
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)

@@ -35,9 +35,7 @@ const hostile = "evil\x1b[2J\u009b2J\u202e\x7f\xff"
 func answeringRaw(t *testing.T, answer string, done func()) (url string) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ended := make(chan struct{})
 	t.Cleanup(func() { _ = listener.Close(); <-ended })
 	go func() {
@@ -60,14 +58,10 @@ func answeringRaw(t *testing.T, answer string, done func()) (url string) {
 func withName(t *testing.T, name string) (url string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
@@ -87,9 +81,7 @@ func hostileFiles(t *testing.T) (file func(name string) string) {
 		"rules.yml": "groups:\n- name: \"a\\e[2J\\x9b2J\\u202e\"\n  rules:\n  - match: ['{gpu=\"0\"}']\n    leak_threshold: 0.9\n",
 		"wrong.yml": "groups: [\"\\e[2J\\x9b2J\"", "http.yml": "\"\\e[2J\\x9b2J\": 1\n",
 	} {
-		if err := os.WriteFile(file(name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file(name), []byte(text), 0o600))
 	}
 	return file
 }

@@ -31,11 +31,8 @@ var (
 const (
 	// readInterval is how often pages are read. Probes write every five seconds.
 	readInterval = time.Second
-	// findInterval is how often a process without a page is looked at again: a program loads the probe at its start.
-	// After earlyFor it is lateInterval: a program may load the probe late.
-	findInterval = 15 * time.Second
-	lateInterval = time.Minute
-	earlyFor     = time.Minute
+	// findInterval is how often a process without a page is looked at again: a program may load the probe late.
+	findInterval = 30 * time.Second
 	// staleAfter is six times the probe's interval: the process is stopped, or its probe is.
 	staleAfter = 30 * time.Second
 	// forgetAfter is how long a process is kept that nobody asks for.
@@ -70,7 +67,6 @@ type process struct {
 	sites   *Sites   // nil: Ask was not called
 
 	// Run's alone.
-	first    time.Time // look for a page
 	looked   time.Time // for a page, the last time
 	file     *os.File  // nil: none was found
 	sequence uint64    // of the page that is open, or was last; 0: there was none
@@ -97,7 +93,7 @@ func New(o Options) (*Reader, error) {
 	}
 	return &Reader{
 		procFS: cmp.Or(o.ProcFS, "/proc"), sites: o.Sites, device: device, processes: map[gpu.ProcessID]*process{},
-		budget: hostfs.NewBudget(hostfs.PerSecond, hostfs.Save),
+		budget: hostfs.NewBudget(hostfs.PerSecond),
 	}, nil
 }
 
@@ -147,14 +143,14 @@ func (r *Reader) update(now time.Time) {
 	r.budget.Refill(now)
 	var problem error
 	for _, p := range r.wanted(now) {
-		waits := now.Sub(p.looked) - p.lookInterval(now)
+		unseen := now.Sub(p.looked)
 		switch {
 		case p.file != nil:
 			r.refresh(p, now)
-		case waits < 0 || r.pages == maxPages:
+		case unseen < findInterval || r.pages == maxPages:
 		case !r.budget.Spent():
 			r.look(p, now)
-		case waits > lateInterval && !p.looked.IsZero():
+		case unseen > 3*findInterval && !p.looked.IsZero():
 			problem = cmp.Or(problem, errLeftOut)
 		}
 		r.pursue(p, now)
@@ -184,20 +180,9 @@ func (r *Reader) wanted(now time.Time) []*process {
 	return list
 }
 
-// lookInterval is the interval of looks for the page of a process.
-func (p *process) lookInterval(now time.Time) time.Duration {
-	if p.sequence == 0 && now.Sub(p.first) >= earlyFor { // a process that had a page may make a new one
-		return lateInterval
-	}
-	return findInterval
-}
-
 // look looks for the page of a process.
 func (r *Reader) look(p *process, now time.Time) {
 	p.looked = now
-	if p.first.IsZero() {
-		p.first = now
-	}
 	f, found, err := r.find(p.id)
 	p.denied = errors.Is(err, fs.ErrPermission)
 	if err != nil {

@@ -11,12 +11,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strconv"
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -118,77 +116,56 @@ func TestReader(t *testing.T) {
 	c.want(t, id) // it has no page
 	memoryFile(t, testPage(1, id.Start-1, torch("parent", 1, 2)))
 	write := memoryFile(t, testPage(1, id.Start, torch("a", 1, 2)))
-	c.at(14)
+	c.at(29)
 	c.want(t, id) // too early to look again
-	c.at(15)
+	c.at(30)
 	c.want(t, id, torch("a", 1, 2))
 
 	// The names stay what they were.
 	renamed := torch("a", 3, 4)
 	renamed.Allocator.Version = "3"
 	write(testPage(2, id.Start, renamed, torch("b", 5, 6)))
-	c.at(16)
+	c.at(31)
 	c.want(t, id, torch("a", 3, 4), torch("b", 5, 6))
 
 	torn := testPage(3, id.Start, torch("a", 7, 8))
 	torn[64+136]++
 	write(torn)
-	c.at(17)
+	c.at(32)
 	c.want(t, id, torch("a", 3, 4), torch("b", 5, 6))
 	write(testPage(4, id.Start, torch("a", 9, 10)))
-	c.at(18)
+	c.at(33)
 	c.want(t, id, torch("a", 9, 10))
 
 	// A stopped process has no records until it continues.
-	c.at(47)
+	c.at(62)
 	c.want(t, id, torch("a", 9, 10))
-	c.at(48)
+	c.at(63)
 	c.want(t, id)
 	c.at(100)
 	c.want(t, id)
 	write(testPage(5, id.Start, torch("a", 11, 12)))
-	c.at(115)
+	c.at(130)
 	c.want(t, id, torch("a", 11, 12))
 
 	// A page that is cut is closed, and a new one is found.
 	write(testPage(6, id.Start)[:100])
-	c.at(116)
-	c.want(t, id)
 	c.at(131)
 	c.want(t, id)
+	c.at(160)
+	c.want(t, id)
 	memoryFile(t, testPage(1, id.Start, torch("a", 13, 14)))
-	c.at(146)
+	c.at(190)
 	c.want(t, id, torch("a", 13, 14))
 
 	// Nobody asks for it any more.
 	if c.pages != 1 {
 		t.Fatalf("%d pages are open", c.pages)
 	}
-	c.update(c.began.Add(206 * time.Second))
+	c.update(c.began.Add(250 * time.Second))
 	if c.pages != 0 || len(c.processes) != 0 {
 		t.Fatalf("%d pages are open of %d processes", c.pages, len(c.processes))
 	}
-}
-
-// A process without a page is looked at every 15 s in its first minute, and then once a minute.
-func TestReaderLooksLessOften(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, err := New(Options{ProcFS: t.TempDir()})
-		must(t, err)
-		id := gpu.ProcessID{PID: 1, Start: 1}
-		var looks []int
-		for second := range 240 {
-			r.Of(id)
-			r.update(time.Now())
-			if r.processes[id].looked.Equal(time.Now()) {
-				looks = append(looks, second)
-			}
-			time.Sleep(time.Second)
-		}
-		if want := []int{0, 15, 30, 45, 105, 165, 225}; !slices.Equal(looks, want) {
-			t.Errorf("looks at %v, want %v", looks, want)
-		}
-	})
 }
 
 // TestReaderOfNames reads a process that calls itself something else each time.
@@ -308,7 +285,7 @@ func BenchmarkRead64(b *testing.B) {
 // find has a reader find the page of a process, which may be written this very moment.
 func find(t *testing.T, c clock, id gpu.ProcessID) {
 	t.Helper()
-	for n := 0; c.Of(id) == nil; n += 15 {
+	for n := 0; c.Of(id) == nil; n += 30 {
 		if time.Since(c.began) > hang {
 			t.Fatal("it has no page")
 		}

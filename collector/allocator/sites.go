@@ -55,16 +55,17 @@ type Sites struct {
 
 // Site is a stack that allocated memory of which more and more stays.
 type Site struct {
-	UUID string // as Record.UUID
+	UUID string `json:"uuid"` // as Record.UUID
 	// Growth is the growth of the memory that stays, in bytes: the median of the later snapshots, all larger than the early
 	// ones, minus the median of the early ones.
-	Growth uint64
+	Growth uint64 `json:"growth"`
 	// Live is the number of bytes that stay, of those allocated since the recording began, and Blocks of their pieces.
-	Live, Blocks uint64
+	Live   uint64 `json:"live"`
+	Blocks uint64 `json:"blocks"`
 	// Line is the innermost frame outside of the framework, as file:line function; "" if no Python code allocated, as in a
 	// backward pass.
-	Line   string
-	Frames []string // the innermost first
+	Line   string   `json:"line"`
+	Frames []string `json:"frames"` // the innermost first
 }
 
 // answer is the content of an answer.
@@ -102,14 +103,7 @@ type answerText struct {
 	Seconds float64    `json:"seconds"`
 	Pause   float64    `json:"pause"`
 	Unsure  uint32     `json:"unsure"`
-	Sites   []struct {
-		Growth uint64   `json:"growth"`
-		Live   uint64   `json:"live"`
-		Blocks uint64   `json:"blocks"`
-		UUID   string   `json:"uuid"`
-		Line   string   `json:"line"`
-		Frames []string `json:"frames"`
-	} `json:"sites"`
+	Sites   []Site     `json:"sites"`
 }
 
 // sites returns the content of the text, with the largest growth first and names that print.
@@ -119,13 +113,14 @@ func (text *answerText) sites() Sites {
 		return s // the names become labels, and must not change
 	}
 	s.Unsure = text.Unsure
-	for i := range text.Sites[:min(len(text.Sites), maxSites)] {
-		t := &text.Sites[i]
-		site := Site{UUID: bareUUID(printable(t.UUID, 48)), Growth: t.Growth, Live: t.Live, Blocks: t.Blocks, Line: printable(t.Line, maxLine)}
-		for _, f := range t.Frames[:min(len(t.Frames), maxFrames)] {
-			site.Frames = append(site.Frames, printable(f, maxLine))
+	s.List = slices.Clone(text.Sites[:min(len(text.Sites), maxSites)]) // not all that the process wrote is kept
+	for i := range s.List {
+		site := &s.List[i]
+		site.UUID, site.Line = bareUUID(printable(site.UUID, 48)), printable(site.Line, maxLine)
+		site.Frames = append([]string(nil), site.Frames[:min(len(site.Frames), maxFrames)]...)
+		for j, f := range site.Frames {
+			site.Frames[j] = printable(f, maxLine)
 		}
-		s.List = append(s.List, site)
 	}
 	slices.SortStableFunc(s.List, func(a, b Site) int {
 		return cmp.Compare(b.Growth, a.Growth)

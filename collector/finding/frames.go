@@ -103,13 +103,13 @@ func told(a *gpu.Allocator) gpu.Allocator {
 // procState translates the kernel's letter.
 func procState(p *gpu.Process) detector.ProcState {
 	switch {
-	case p.State == 0:
+	case p.State == "":
 		return detector.StateUnknown
-	case p.State == 'Z':
+	case p.State == "Z":
 		return detector.StateZombieProcess
-	case p.State == 'X':
+	case p.State == "X":
 		return detector.StateGone
-	case p.State == 'D':
+	case p.State == "D":
 		return detector.StateUnkillable
 	case p.Orphaned:
 		return detector.StateOrphaned

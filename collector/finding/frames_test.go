@@ -20,10 +20,10 @@ func frameSample() *gpu.Sample {
 		Memory:         gpu.Memory{Total: bytes(1000), Reserved: bytes(100), Used: bytes(600), Free: bytes(300)},
 		ProcessesKnown: true, ProcessesComplete: true,
 		Processes: []gpu.Process{
-			{ID: gpu.ProcessID{PID: 1, Start: 10}, Used: bytes(100), SM: gpu.Some(0.5), CPU: gpu.Some(2 * time.Second), State: 'D', Owner: &gpu.Owner{Process: "train.py", Namespace: "ml", Pod: "a"}},
-			{ID: gpu.ProcessID{PID: 2, Start: 20}, Used: bytes(200), Instance: gpu.Some(uint32(1)), State: 'Z', Started: gpu.Some(3 * time.Second), Owner: &gpu.Owner{SlurmJob: "9"}},
-			{ID: gpu.ProcessID{PID: 3, Start: 30}, Used: bytes(250), Instance: gpu.Some(uint32(2)), State: 'S', Orphaned: true, Owner: &gpu.Owner{Process: "serve"}},
-			{ID: gpu.ProcessID{PID: 5, Start: 50}, Used: bytes(50), State: 'X'},
+			{ID: gpu.ProcessID{PID: 1, Start: 10}, Used: bytes(100), SM: gpu.Some(0.5), CPU: gpu.Some(2 * time.Second), State: "D", Owner: &gpu.Owner{Process: "train.py", Namespace: "ml", Pod: "a"}},
+			{ID: gpu.ProcessID{PID: 2, Start: 20}, Used: bytes(200), Instance: gpu.Some(uint32(1)), State: "Z", Started: gpu.Some(3 * time.Second), Owner: &gpu.Owner{SlurmJob: "9"}},
+			{ID: gpu.ProcessID{PID: 3, Start: 30}, Used: bytes(250), Instance: gpu.Some(uint32(2)), State: "S", Orphaned: true, Owner: &gpu.Owner{Process: "serve"}},
+			{ID: gpu.ProcessID{PID: 5, Start: 50}, Used: bytes(50), State: "X"},
 		},
 	}
 }

@@ -87,19 +87,25 @@ func (s *Sample) Messages(found []Finding, cfg *detector.Config) (list []Message
 		add(s.holds(f, f.Unreleased, detector.PatternUnreleased), f.Unreleased.V >= LeakTicket)
 		add(Message{
 			Severity: Ticket, Alert: "GPUMemoryNearlyFull", Summary: "The memory of " + s.Name + " is nearly full, though nothing leaks",
-			Detail: s.does(f, s.Processes, used, "holds most of it"), Advice: "Move a program elsewhere, or let one ask for less.",
+			Detail: s.does(f, s.Processes, used, "holds most of it"), Advice: "Move a program elsewhere, or let one ask for less.", Due: true,
 		}, f.NearlyFull)
 		add(Message{
 			Severity: Ticket, Alert: "GPUOutOfMemoryCrashLoop", Summary: "Processes end again and again while the memory of " + s.Name + " is full",
-			Detail: s.does(f, nil, nil, "ended most often"), Advice: "Let it ask for less, or give it a GPU with more memory.",
+			Detail: s.does(f, nil, nil, "ended most often"), Advice: "Let it ask for less, or give it a GPU with more memory.", Due: true,
 		}, f.CrashLoop)
 	}
 	if text := NotYet(&s.Judgement.Device, cfg); text != "" && len(list) == 0 {
 		list = append(list, Message{Summary: s.Name + " grows", Detail: text, Left: math.Inf(1)})
 	}
+	for i := range list {
+		list[i].Summary = begun(list[i].Summary)
+	}
 	slices.SortStableFunc(list, func(a, b Message) int { return a.Compare(&b) })
 	return list
 }
+
+// begun writes a name, or a text that begins with one, at the begin of a sentence.
+func begun(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 // runsOut returns the message that a memory will be full, if that is near enough for a page or a ticket.
 func (s *Sample) runsOut(f *Finding) (Message, bool) {
@@ -127,7 +133,7 @@ func (s *Sample) leaks(f *Finding) Message {
 	v := &s.Judgement.Device
 	m := Message{
 		Severity: Ticket, Alert: Leak, Summary: s.Name + " leaks", Detail: s.grows(f),
-		Advice: "Have the leak fixed; a restart frees what it holds.",
+		Advice: "Have the leak fixed; a restart frees what it holds.", Due: f.LeakDue,
 	}
 	if !f.LeakDue && v.Leaked.OK && v.Leaked.V > 0 && v.Leaked.V < LeakTicket {
 		m.Severity = Note
@@ -139,7 +145,7 @@ func (s *Sample) leaks(f *Finding) Message {
 func (s *Sample) holds(f *Finding, bytes detector.Value, as detector.Pattern) Message {
 	m := Message{
 		Severity: Note, Alert: "GPUMemoryHeldByNobody", Summary: humanize.Bytes(bytes.V) + " of " + s.Name + " are held, and nobody uses them",
-		Detail: s.does(f, s.Processes, zombie, HeldBy[as]), Advice: "End it; where kill -9 does not, only a reboot of the node does.",
+		Detail: s.does(f, s.Processes, zombie, HeldBy[as]), Advice: "End it; where kill -9 does not, only a reboot of the node does.", Due: true,
 	}
 	if as == detector.PatternUnreleased {
 		m.Detail = s.does(f, s.Unreleased, used, HeldBy[as])
@@ -234,7 +240,7 @@ func (s *Sample) who(f *Finding, list []Part, amount func(*Part) float64) (name 
 	case name != "" && place != "":
 		name += " of " + place
 	case place != "":
-		name = strings.ToUpper(place[:1]) + place[1:]
+		name = begun(place)
 	}
 	return name, most
 }

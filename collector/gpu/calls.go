@@ -5,23 +5,20 @@ package gpu
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // Calls are the statistics of the calls into a driver. The zero Calls is ready for use. Its methods may be called from any
 // goroutine and do not wait for a call that is under way: a hung call shows in Snapshot while it hangs.
 type Calls struct {
-	calls    sync.Map // name → *callStat
-	errors   sync.Map // callError → *atomic.Uint64
-	inFlight sync.Map // *InFlight → struct{}
+	mu       sync.Mutex // never held during a call
+	calls    map[string]CallStat
+	errors   map[CallErrors]uint64 // their Count is 0
+	inFlight map[*InFlight]bool
 }
-
-type callStat struct{ count, nanoseconds atomic.Uint64 }
-
-type callError struct{ uuid, call, err string }
 
 // InFlight is a call that has not returned yet.
 type InFlight struct {
@@ -53,42 +50,46 @@ type CallsSnapshot struct {
 // the driver's name of the error, "" if there was none.
 func (c *Calls) Begin(uuid, call string) (end func(err string)) {
 	f := &InFlight{UUID: uuid, Call: call, Since: time.Now()}
-	c.inFlight.Store(f, struct{}{})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inFlight == nil {
+		c.calls, c.inFlight = map[string]CallStat{}, map[*InFlight]bool{}
+	}
+	c.inFlight[f] = true
 	return func(err string) {
-		c.inFlight.Delete(f)
-		s, _ := c.calls.LoadOrStore(call, new(callStat))
-		stat := s.(*callStat)
-		stat.nanoseconds.Add(uint64(time.Since(f.Since)))
-		stat.count.Add(1)
 		if err != "" {
 			c.Refused(uuid, call, err)
 		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.inFlight, f)
+		before := c.calls[call]
+		c.calls[call] = CallStat{call, before.Count + 1, before.Seconds + time.Since(f.Since).Seconds()}
 	}
 }
 
 // Refused counts an answer of call that cannot be used, as an error of that name.
 func (c *Calls) Refused(uuid, call, err string) {
-	n, _ := c.errors.LoadOrStore(callError{uuid, call, err}, new(atomic.Uint64))
-	n.(*atomic.Uint64).Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.errors == nil {
+		c.errors = map[CallErrors]uint64{}
+	}
+	c.errors[CallErrors{UUID: uuid, Call: call, Error: err}]++
 }
 
 // Snapshot returns the state now.
 func (c *Calls) Snapshot() CallsSnapshot {
-	var s CallsSnapshot
-	c.calls.Range(func(k, v any) bool {
-		stat := v.(*callStat)
-		s.Calls = append(s.Calls, CallStat{k.(string), stat.count.Load(), time.Duration(stat.nanoseconds.Load()).Seconds()})
-		return true
-	})
-	c.errors.Range(func(k, v any) bool {
-		e := k.(callError)
-		s.Errors = append(s.Errors, CallErrors{e.uuid, e.call, e.err, v.(*atomic.Uint64).Load()})
-		return true
-	})
-	c.inFlight.Range(func(k, _ any) bool {
-		s.InFlight = append(s.InFlight, *k.(*InFlight))
-		return true
-	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := CallsSnapshot{Calls: slices.Collect(maps.Values(c.calls))}
+	for e, n := range c.errors {
+		e.Count = n
+		s.Errors = append(s.Errors, e)
+	}
+	for f := range c.inFlight {
+		s.InFlight = append(s.InFlight, *f)
+	}
 	slices.SortFunc(s.Calls, func(a, b CallStat) int { return cmp.Compare(a.Call, b.Call) })
 	slices.SortFunc(s.Errors, func(a, b CallErrors) int {
 		return cmp.Or(cmp.Compare(a.UUID, b.UUID), cmp.Compare(a.Call, b.Call), cmp.Compare(a.Error, b.Error))

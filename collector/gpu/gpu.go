@@ -14,10 +14,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // Opt is a value that may be absent. The zero Opt is absent.
@@ -195,6 +195,23 @@ const Unnamed = "unnamed"
 // Named reports whether the name of the GPU is known: a log of a single GPU may not tell it.
 func (i *Info) Named() bool { return i.UUID != "" && i.UUID != Unnamed }
 
+var fullUUID = regexp.MustCompile(`^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// Title names the GPU for people: by its index or, where that is not known, by its UUID.
+func (i *Info) Title() string {
+	switch {
+	case i.Index >= 0:
+		return "GPU " + i.IndexLabel()
+	case !i.Named():
+		return "the GPU"
+	case fullUUID.MatchString(i.UUID): // its first part is enough, as for nvidia-smi -i
+		return i.UUID[:len("GPU-12345678")]
+	case len(i.UUID) >= 3 && strings.EqualFold(i.UUID[:3], "gpu"):
+		return i.UUID
+	}
+	return "GPU " + i.UUID
+}
+
 // Sample is one fast reading of a GPU.
 type Sample struct {
 	// Time is the wall clock of the reading.
@@ -291,22 +308,6 @@ func (t ProcessType) String() string {
 	return ""
 }
 
-// Letter is that of a process's state: a number is none in a recording.
-type Letter byte
-
-// MarshalText returns the letter.
-func (l Letter) MarshalText() ([]byte, error) { return []byte(string(rune(l))), nil }
-
-// UnmarshalText takes a letter.
-func (l *Letter) UnmarshalText(text []byte) error {
-	r, size := utf8.DecodeRune(text)
-	if size != len(text) || size == 0 || r > math.MaxUint8 {
-		return fmt.Errorf("cannot read %q as the letter of a state", text)
-	}
-	*l = Letter(r)
-	return nil
-}
-
 // Process is one process on a GPU.
 type Process struct {
 	ID   ProcessID   `json:"id"`
@@ -325,9 +326,9 @@ type Process struct {
 	Decoder          Opt[float64] `json:"decoder,omitzero"`
 	// CPU is the processor time that it has used so far. Like State it need not be in every sample.
 	CPU Opt[time.Duration] `json:"cpu,omitzero"`
-	// State is the letter of /proc/PID/stat; 0 if it was not read this time, X if the process has ended and the driver lists
+	// State is the letter of /proc/PID/stat; "" if it was not read this time, X if the process has ended and the driver lists
 	// it all the same. Orphaned says that its parent is gone and that it is no service.
-	State    Letter `json:"state,omitzero"`
+	State    string `json:"state,omitzero"`
 	Orphaned bool   `json:"orphaned,omitzero"`
 	// Owner is the owner of the process. A driver does not know it: nil, until the reader of the sample looks it up.
 	Owner *Owner `json:"owner,omitzero"`

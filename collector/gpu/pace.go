@@ -23,11 +23,11 @@ const LastYear = 2200
 type Pace struct {
 	speed float64
 	done  chan struct{} // closed by Close
+	close sync.Once
 
-	mu      sync.Mutex
-	started bool
-	real    time.Time     // with its monotonic reading
-	origin  time.Duration // the source's clock at real
+	mu     sync.Mutex
+	real   time.Time     // of the start, with its monotonic reading; zero before
+	origin time.Duration // the source's clock at real
 }
 
 // NewPace returns a Pace that has not been started. A speed of 0 is 1, real time; infinity never sleeps.
@@ -45,8 +45,8 @@ func NewPace(speed float64) (*Pace, error) {
 func (p *Pace) Start(origin time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.started {
-		p.started, p.real, p.origin = true, time.Now(), origin
+	if p.real.IsZero() {
+		p.real, p.origin = time.Now(), origin
 	}
 }
 
@@ -74,10 +74,8 @@ func (p *Pace) Wait(ctx context.Context, t time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -100,10 +98,4 @@ func (p *Pace) Closed() bool {
 func (p *Pace) Done() <-chan struct{} { return p.done }
 
 // Close ends all waits. It may be called again.
-func (p *Pace) Close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.Closed() {
-		close(p.done)
-	}
-}
+func (p *Pace) Close() { p.close.Do(func() { close(p.done) }) }

@@ -59,28 +59,27 @@ const (
 	// PerSecond is for the budget of one reader. A link takes 2 to 15 µs, the more the larger the directory is: at most a
 	// thirtieth of a core. 64 programs of 400 open files each, looked at every 15 seconds, take nearly as many.
 	PerSecond = 2_000
-	// Save is how much unused budget is kept, so that the first look at all processes of a host takes one call or two.
-	Save = 30 * time.Second
+	// kept is how many seconds of unused budget are kept, so that the first look at all processes of a host takes one call
+	// or two.
+	kept = 30
 )
 
 // Budget bounds the links that are read in a second, over all processes: any user can open many files in many processes.
 // One goroutine owns it. A look at a process is never cut: what it spends too much is taken from the time after it.
 type Budget struct {
-	perSecond, most float64
-	left            float64
+	perSecond, left float64
 	at              time.Time
 }
 
-// NewBudget returns a full budget. PerSecond and Save are for readers of a host.
-func NewBudget(perSecond int, save time.Duration) *Budget {
-	most := float64(perSecond) * save.Seconds()
-	return &Budget{perSecond: float64(perSecond), most: most, left: most}
+// NewBudget returns a full budget. PerSecond is for readers of a host.
+func NewBudget(perSecond float64) *Budget {
+	return &Budget{perSecond: perSecond, left: perSecond * kept}
 }
 
 // Refill adds what the time since the last call is worth.
 func (b *Budget) Refill(now time.Time) {
 	if !b.at.IsZero() {
-		b.left = min(b.left+now.Sub(b.at).Seconds()*b.perSecond, b.most)
+		b.left = min(b.left+now.Sub(b.at).Seconds()*b.perSecond, b.perSecond*kept)
 	}
 	b.at = now
 }

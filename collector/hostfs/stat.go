@@ -12,7 +12,7 @@ import (
 // Stat is the part of /proc/PID/stat that is used.
 type Stat struct {
 	Name   string // that the process gives itself, at most 15 bytes
-	State  byte   // a letter, such as S for a process that sleeps
+	State  string // a letter, such as S for a process that sleeps
 	Parent uint32 // 1 if its parent is gone
 	Kernel bool   // it is a thread of the kernel, which has no files
 	Ticks  uint64 // its processor time in user and kernel mode, in clock ticks
@@ -42,7 +42,7 @@ func ParseStat(line []byte) (Stat, error) {
 			if len(f) != 1 {
 				return Stat{}, fmt.Errorf("state %q", f)
 			}
-			s.State = f[0]
+			s.State = string(f)
 		case 4:
 			n, err = strconv.ParseUint(string(f), 10, 31)
 			s.Parent = uint32(n)

@@ -17,11 +17,11 @@ func TestParseStat(t *testing.T) {
 		want       Stat
 		fails      bool
 	}{
-		{name: "plain", line: statLine + "\n", want: Stat{"python3", 'S', 77, false, 400, 98765}},
-		{name: "a name like the line", line: strings.Replace(statLine, "(python3)", "(a) R 1 (b c) )", 1), want: Stat{"a) R 1 (b c) ", 'S', 77, false, 400, 98765}},
-		{name: "a name with a line break", line: strings.Replace(statLine, "(python3)", "(a\nb)", 1), want: Stat{"a\nb", 'S', 77, false, 400, 98765}},
-		{name: "a thread of the kernel", line: strings.Replace(statLine, "4194304", "69238880", 1), want: Stat{"python3", 'S', 77, true, 400, 98765}},
-		{name: "field 22 is the last", line: cut, want: Stat{"python3", 'S', 77, false, 400, 98765}},
+		{name: "plain", line: statLine + "\n", want: Stat{"python3", "S", 77, false, 400, 98765}},
+		{name: "a name like the line", line: strings.Replace(statLine, "(python3)", "(a) R 1 (b c) )", 1), want: Stat{"a) R 1 (b c) ", "S", 77, false, 400, 98765}},
+		{name: "a name with a line break", line: strings.Replace(statLine, "(python3)", "(a\nb)", 1), want: Stat{"a\nb", "S", 77, false, 400, 98765}},
+		{name: "a thread of the kernel", line: strings.Replace(statLine, "4194304", "69238880", 1), want: Stat{"python3", "S", 77, true, 400, 98765}},
+		{name: "field 22 is the last", line: cut, want: Stat{"python3", "S", 77, false, 400, 98765}},
 		{name: "empty", fails: true},
 		{name: "no name", line: "1234 S 77", fails: true},
 		{name: "name ends before it begins", line: ")" + strings.ReplaceAll(statLine, ")", ""), fails: true},
@@ -44,7 +44,7 @@ func FuzzParseStat(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, line []byte) {
 		s, err := ParseStat(line)
-		if err == nil && (s.State == 0 || int32(s.Parent) < 0) {
+		if err == nil && (len(s.State) != 1 || int32(s.Parent) < 0) {
 			t.Errorf("%q parsed as %+v", line, s)
 		}
 	})

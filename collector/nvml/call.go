@@ -119,7 +119,7 @@ func terminal(err error) bool {
 	return ok || errors.Is(err, errStale) || errors.Is(err, gpu.ErrClosed)
 }
 
-// call runs f, which calls the library's function name and nothing else. All calls but Init, Shutdown and the versions go
+// call runs f, which calls the library's function name and nothing else. All calls but Init and Shutdown go
 // through it. It counts threads inside the gate, refuses a handle of another generation, and does not run f where the library
 // lacks the function, because the dynamic linker would end the process. It blocks as long as the driver does.
 //

@@ -30,7 +30,7 @@ type device struct {
 	// says so by not offering a call, which may be so for a moment only.
 	settled atomic.Bool
 
-	// The rest belongs to the goroutine that reads, but for mig.changed.
+	// The rest belongs to the goroutine that reads.
 	mig       migMode
 	schedule  schedule
 	stamper   stamper
@@ -54,14 +54,6 @@ func newDevice(s *Source, info gpu.Info) *device {
 
 // Info implements gpu.Device.
 func (d *device) Info() gpu.Info { return d.info }
-
-// uuid returns that of the GPU, "" for none.
-func (d *device) uuid() string {
-	if d == nil {
-		return ""
-	}
-	return d.info.UUID
-}
 
 // Wait implements gpu.Device. The first sample is due at once.
 func (d *device) Wait(ctx context.Context) (missed int, err error) { return d.schedule.wait(ctx) }

@@ -21,69 +21,57 @@ import (
 type identification struct {
 	generation uint64
 	done       chan struct{} // closed once the fields below are set
-	device     *device
-	handle     handle // of device
+	info       gpu.Info      // without the position
+	settled    bool          // as in device
+	handle     handle
 	err        error
-	// last is the device at that position before, in the same generation. While the driver does not answer, the device is
-	// still there.
-	last *device
+	// last is the GPU at that position before, in the same generation. While the driver does not answer, the GPU is still
+	// there.
+	last gpu.Opt[gpu.Info]
 }
 
-// knownGrace is how long identifyAll waits for positions with a known device. Without an answer the device stays, and other
+// knownGrace is how long identifyAll waits for a position with a known device. Without an answer the device stays, and other
 // GPUs must not wait for one that hangs.
 const knownGrace = time.Second
 
 // identifyAll returns the devices at the first n positions, ordered by index. It waits for slow ones until the timeout or ctx
 // ends.
 func (s *Source) identifyAll(ctx context.Context, n int, generation uint64) ([]*device, error) {
-	var known, unknown []*identification
+	began := time.Now()
 	for _, id := range s.ask(n, generation) {
-		if id.last != nil {
-			known = append(known, id)
-		} else {
-			unknown = append(unknown, id)
+		patience := s.cfg.Timeout
+		if id.last.OK {
+			patience = min(knownGrace, patience)
 		}
-	}
-	if err := await(ctx, unknown, s.cfg.Timeout); err != nil {
-		return nil, err
-	}
-	if err := await(ctx, known, min(knownGrace, s.cfg.Timeout)); err != nil {
-		return nil, err
+		select {
+		case <-id.done:
+		case <-time.After(patience - time.Since(began)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	var devices []*device
 	for i := range n {
 		id := s.indices[i]
-		d := id.answer()
+		answer := id.answer()
+		info := answer.V
 		switch {
-		case d == nil:
+		case !answer.OK:
 			continue
-		case slices.ContainsFunc(devices, func(o *device) bool { return o.info.UUID == d.info.UUID }):
+		case slices.ContainsFunc(devices, func(o *device) bool { return o.info.UUID == info.UUID }):
 			// Nothing tells it from the other one, in no series.
-			s.calls.Refused(d.info.UUID, "nvmlDeviceGetUUID", "DUPLICATE")
+			s.calls.Refused(info.UUID, "nvmlDeviceGetUUID", "DUPLICATE")
 			continue
 		}
-		at := s.known.at(i, d.info.UUID)
+		info.Index = i
+		d := s.as(info)
 		if id.finished() && id.err == nil {
-			at.current.Store(&id.handle)
+			d.current.Store(&id.handle)
+			d.settled.Store(id.settled)
 		}
-		devices = append(devices, at)
+		devices = append(devices, d)
 	}
 	return devices, nil
-}
-
-// await waits until all have an answer, the time is over or ctx ends. Only the last is an error.
-func await(ctx context.Context, list []*identification, most time.Duration) error {
-	over := time.After(most)
-	for _, id := range list {
-		select {
-		case <-id.done:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-over:
-			return nil
-		}
-	}
-	return nil
 }
 
 // ask starts an identification for each position that has none under way, and returns those.
@@ -102,7 +90,7 @@ func (s *Source) ask(n int, generation uint64) []*identification {
 		fresh = append(fresh, id)
 		go func() {
 			defer close(id.done)
-			id.device, id.handle, id.err = s.identify(i, generation, id.last.uuid())
+			id.err = s.identify(id, i)
 		}()
 	}
 	return fresh
@@ -117,62 +105,57 @@ func (id *identification) finished() bool {
 	}
 }
 
-// answer returns the device at the position, nil if there is none. A GPU that cannot tell its name is still there, unless it
+// answer returns the GPU at the position; absent if there is none. A GPU that cannot tell its name is still there, unless it
 // is lost.
-func (id *identification) answer() *device {
+func (id *identification) answer() gpu.Opt[gpu.Info] {
 	switch {
 	case !id.finished():
 		return id.last
 	case id.err == nil:
-		return id.device
+		return gpu.Some(id.info)
 	case errors.Is(id.err, errAbsent) || terminal(id.err):
-		return nil
+		return gpu.Opt[gpu.Info]{}
 	}
 	return id.last
 }
 
-// identify returns the device at a position of the driver's list, and its handle. A UUID has the same device as before.
-// expected is the UUID that its calls are noted under.
-//
-// It asks for the kind of memory until that is settled. If the kind changes, the GPU is another device from then on.
-func (s *Source) identify(index int, generation uint64, expected string) (*device, handle, error) {
-	call := s.caller(expected, generation)
+// identify finds out which GPU is at a position of the driver's list. Until that is known, its calls are noted under the UUID
+// of the last one there. It asks for the kind of memory until that is settled.
+func (s *Source) identify(id *identification, index int) error {
+	call := s.caller(id.last.V.UUID, id.generation)
 	found, err := ask(call, "nvmlDeviceGetHandleByIndex_v2", func() (nvml.Device, nvml.Return) { return s.library.DeviceGetHandleByIndex(index) })
 	if err != nil {
-		return nil, handle{}, err
+		return err
 	}
 	uuid, err := ask(call, "nvmlDeviceGetUUID", found.GetUUID)
 	if err != nil {
-		return nil, handle{}, err
+		return err
 	}
-	h := handle{found, generation}
+	id.info, id.handle = gpu.Info{UUID: uuid}, handle{found, id.generation}
 	old := s.known.get(uuid)
-	if old != nil && old.settled.Load() {
-		return old, h, nil
+	if old != nil {
+		id.info, id.settled = old.info, old.settled.Load()
 	}
-	d := newDevice(s, gpu.Info{Index: index, UUID: uuid})
-	r := &reading{device: d, handle: h}
+	if id.settled {
+		return nil
+	}
+	r := &reading{device: newDevice(s, id.info), handle: id.handle}
 	if old == nil {
-		d.info = r.info(d.info)
-	} else {
-		d.info = old.info
+		id.info = r.info(id.info)
 	}
-	told := r.kindOfMemory(&d.info)
-	if err := r.fatal(); err != nil {
-		return nil, handle{}, err
+	info := id.info
+	told := r.kindOfMemory(&info)
+	if told || old == nil {
+		id.info, id.settled = info, told && !info.UnifiedMemory
 	}
-	d.settled.Store(told && !d.info.UnifiedMemory)
-	if old != nil && !told {
-		return old, h, nil
-	}
-	return s.known.settle(old, d), h, nil
+	return r.fatal()
 }
 
 // info reads what identifies the GPU.
 func (r *reading) info(i gpu.Info) gpu.Info {
-	if v := r.device.source.versions.Load(); v != nil {
-		i.DriverVersion, i.CUDAVersion = v.driver, v.cuda
-	}
+	library := r.device.source.library
+	i.DriverVersion = get(r, "nvmlSystemGetDriverVersion", library.SystemGetDriverVersion).V
+	i.CUDAVersion = cudaVersion(get(r, "nvmlSystemGetCudaDriverVersion", library.SystemGetCudaDriverVersion).V)
 	i.Name = get(r, "nvmlDeviceGetName", r.handle.GetName).V
 	i.Serial = get(r, "nvmlDeviceGetSerial", r.handle.GetSerial).V
 	i.Minor = get(r, "nvmlDeviceGetMinorNumber", r.handle.GetMinorNumber)

@@ -58,17 +58,16 @@ func TestProfile(t *testing.T) {
 func TestKnownDeviceMoves(t *testing.T) {
 	s, err := New(Config{})
 	must(t, err)
-	first := newDevice(s, gpu.Info{Index: 1, UUID: "GPU-1", Name: "a"})
-	first.current.Store(&handle{generation: 7})
-	s.known.settle(nil, first)
-	if s.known.at(1, "GPU-1") != first {
+	at1, at0 := gpu.Info{Index: 1, UUID: "GPU-1", Name: "a"}, gpu.Info{UUID: "GPU-1", Name: "a"}
+	first := s.as(at1)
+	if s.as(at1) != first {
 		t.Error("a GPU that stayed is another device")
 	}
-	moved := s.known.at(0, "GPU-1")
-	if want := (gpu.Info{UUID: "GPU-1", Name: "a"}); moved == first || moved.Info() != want || first.Info().Index != 1 {
+	moved := s.as(at0)
+	if moved == first || moved.Info() != at0 || first.Info() != at1 {
 		t.Errorf("moved: %+v, before: %+v", moved.Info(), first.Info())
 	}
-	if moved.current.Load().generation != 7 || s.known.get("GPU-1") != moved || s.known.at(0, "GPU-1") != moved {
+	if s.known.get("GPU-1") != moved || s.as(at0) != moved {
 		t.Error("the device that moved does not stay")
 	}
 }

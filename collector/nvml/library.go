@@ -133,15 +133,6 @@ func (l *library) symbol(name string) unsafe.Pointer {
 	return p
 }
 
-// initialise calls Init. The caller has the library alone. go-nvml opens the library a second time and makes its symbols
-// global.
-func (l *library) initialise(calls *gpu.Calls) *gpu.DriverError {
-	if ret := counted(calls, entry, l.Init); ret != nvml.SUCCESS {
-		return driverError(ret, errors.New(entry+" failed"))
-	}
-	return nil
-}
-
 // shutdown calls Shutdown. The caller has the library alone.
 func (l *library) shutdown(calls *gpu.Calls) error {
 	if ret := counted(calls, "nvmlShutdown", l.Shutdown); ret != nvml.SUCCESS {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -22,17 +21,14 @@ type migMode struct {
 	enabled    gpu.Opt[bool]
 	asked      gpu.Opt[time.Duration]
 	generation uint64
-	// changed is set when the driver reports a change.
-	changed atomic.Bool
 }
 
 // migEnabled reports whether the GPU is in MIG mode; absent where it has none. It asks every SlowInterval, and at once after a
-// change that the driver reported or a new Init. The call takes 0.15 ms of a core on an H200, fifteen times as long as that
+// new Init. The call takes 0.15 ms of a core on an H200, fifteen times as long as that
 // for the memory.
 func (r *reading) migEnabled(at time.Duration) gpu.Opt[bool] {
 	m, cfg := &r.device.mig, &r.device.source.cfg
-	stands := m.asked.OK && at-m.asked.V < cfg.SlowInterval-cfg.Interval/2 && m.generation == r.handle.generation
-	if changed := m.changed.Swap(false); stands && !changed {
+	if m.asked.OK && at-m.asked.V < cfg.SlowInterval-cfg.Interval/2 && m.generation == r.handle.generation {
 		return m.enabled
 	}
 	m.asked = gpu.Opt[time.Duration]{}

@@ -65,7 +65,7 @@ func (r *reading) processes(s *gpu.Sample) {
 		merged.add(t.last[i], l.kind, true)
 	}
 	all := merged.list()
-	use := r.usage(s, all)
+	used := r.usage(s, all)
 	s.ProcessesKnown = !unseen && slices.Contains(t.read[:], true)
 	s.Processes = make([]gpu.Process, 0, len(all))
 	seen := make(map[uint32]*process, len(all))
@@ -80,7 +80,8 @@ func (r *reading) processes(s *gpu.Sample) {
 		}
 		seen[l.pid] = known
 		complete = complete && l.used.OK && l.pid != 0
-		use.apply(&p)
+		u := used[l.pid]
+		p.SM, p.MemoryController, p.Encoder, p.Decoder = u.sm, u.memory, u.encoder, u.decoder
 		s.Processes = append(s.Processes, p)
 	}
 	t.seen = seen
@@ -89,14 +90,11 @@ func (r *reading) processes(s *gpu.Sample) {
 
 // lookUp returns what is known of a listed process, read for this sample or, while that holds, for an earlier one.
 func (r *reading) lookUp(l listed, at time.Duration) *process {
-	before := r.device.processes.seen[l.pid]
-	if before != nil && !l.kept && before.stands(l.pid, at) {
+	before := cmp.Or(r.device.processes.seen[l.pid], &process{})
+	if !l.kept && before.stands(l.pid, at) {
 		return before
 	}
 	p := r.device.source.procs.look(r.device.info.UUID, l.pid, before)
-	if p == nil {
-		p = &process{}
-	}
 	p.readAt = at
 	return p
 }
@@ -104,12 +102,12 @@ func (r *reading) lookUp(l listed, at time.Duration) *process {
 // resolve returns a listed process, of which p is known. It reports false for one of an earlier list that has ended.
 func (r *reading) resolve(l listed, p *process, at time.Duration) (gpu.Process, bool) {
 	before := r.device.processes.seen[l.pid]
-	if l.kept && (!p.alive || before == nil || before.start != p.start) {
+	if l.kept && (!p.alive() || before == nil || before.start != p.start) {
 		return gpu.Process{}, false
 	}
 	out := gpu.Process{ID: gpu.ProcessID{PID: l.pid, Start: p.start}, Type: l.kind, Used: l.used, Started: p.started}
 	if p.readAt == at {
-		out.CPU, out.State, out.Orphaned = p.cpu, gpu.Letter(p.state), p.orphaned
+		out.CPU, out.State, out.Orphaned = p.cpu, p.state, p.orphaned
 	}
 	if l.instance != noInstance {
 		out.Instance = gpu.Some(l.instance)
@@ -178,13 +176,7 @@ type utilizationSamples struct {
 	buffer []nvml.ProcessUtilizationSample
 	since  uint64                 // the newest time stamp that was seen, µs of Unix time
 	asked  gpu.Opt[time.Duration] // when the driver was asked last
-	last   utilizations
-}
-
-// utilizations is the utilisation of processes. It is immutable.
-type utilizations struct {
-	listed map[uint32]bool // the processes that there were; nil: the driver did not answer
-	recent map[uint32]usage
+	last   map[uint32]usage       // of the processes that there were; nil: the driver did not answer
 }
 
 // usage returns the utilisation of the GPU's processes over the last utilizationInterval or since the last sample, whichever
@@ -193,7 +185,7 @@ type utilizations struct {
 // By nvml.h the driver gives a sample for each process "that had some non-zero utilization during the last sample period", and
 // NOT_FOUND if there is none. So after an answer a process without a sample is idle, and its utilisation is 0. It is absent
 // only where the driver does not offer the call (as under MIG) or the call failed.
-func (r *reading) usage(s *gpu.Sample, all []listed) utilizations {
+func (r *reading) usage(s *gpu.Sample, all []listed) map[uint32]usage {
 	t := &r.device.processes.samples
 	if s.Step != 0 {
 		t.since = 0 // the time stamps are those of the wall clock
@@ -201,18 +193,29 @@ func (r *reading) usage(s *gpu.Sample, all []listed) utilizations {
 	if len(all) == 0 || t.asked.OK && s.T-t.asked.V < utilizationInterval-r.device.source.cfg.Interval/2 {
 		return t.last
 	}
-	t.asked, t.last = gpu.Some(s.T), utilizations{}
+	t.asked, t.last = gpu.Some(s.T), nil
 	list, err := r.processUtilization(t.since, &t.buffer)
 	if err != nil {
 		t.asked.OK = errors.Is(err, errAbsent) // what has failed may work the next time
 		return t.last
 	}
-	t.last = utilizations{listed: make(map[uint32]bool, len(all))}
-	t.last.recent, t.since = highest(list, t.since, uint64(s.Time.Add(time.Minute).UnixMicro()))
-	for _, l := range all {
-		t.last.listed[l.pid] = true
-	}
+	recent, newest := highest(list, t.since, uint64(s.Time.Add(time.Minute).UnixMicro()))
+	t.last, t.since = ofListed(all, recent), newest
 	return t.last
+}
+
+// ofListed returns the utilisation of the listed processes: those without a sample are idle.
+func ofListed(all []listed, recent map[uint32]usage) map[uint32]usage {
+	zero := gpu.Some(0.0)
+	used := make(map[uint32]usage, len(all))
+	for _, l := range all {
+		u, ok := recent[l.pid]
+		if !ok {
+			u = usage{zero, zero, zero, zero}
+		}
+		used[l.pid] = u
+	}
+	return used
 }
 
 // highest returns the highest utilisation of each process in the samples newer than since. Samples over 100 % are not used. A
@@ -242,17 +245,4 @@ func highest(list []nvml.ProcessUtilizationSample, since, limit uint64) (recent 
 
 func higher(a gpu.Opt[float64], p uint32) gpu.Opt[float64] {
 	return gpu.Some(max(a.V, float64(p)/100))
-}
-
-// apply sets the utilisation of p.
-func (u utilizations) apply(p *gpu.Process) {
-	if !u.listed[p.ID.PID] {
-		return
-	}
-	use, ok := u.recent[p.ID.PID]
-	if !ok {
-		zero := gpu.Some(0.0)
-		use = usage{zero, zero, zero, zero}
-	}
-	p.SM, p.MemoryController, p.Encoder, p.Decoder = use.sm, use.memory, use.encoder, use.decoder
 }

@@ -126,29 +126,17 @@ func TestHighestUtilization(t *testing.T) {
 	}
 }
 
-func TestUtilizationOfAProcess(t *testing.T) {
-	recent := map[uint32]usage{
-		1: {sm: gpu.Some(0.5), memory: gpu.Some(0.25), encoder: gpu.Some(0.0), decoder: gpu.Some(1.0)},
-		2: {},
+func TestUtilizationOfListedProcesses(t *testing.T) {
+	busy := usage{sm: gpu.Some(0.5), memory: gpu.Some(0.25), encoder: gpu.Some(0.0), decoder: gpu.Some(1.0)}
+	idle := gpu.Some(0.0)
+	got := ofListed([]listed{{pid: 1}, {pid: 2}, {pid: 3}}, map[uint32]usage{1: busy, 2: {}, 4: busy})
+	want := map[uint32]usage{
+		1: busy,
+		2: {}, // its samples cannot be
+		3: {idle, idle, idle, idle},
 	}
-	idle, some := gpu.Some(0.0), recent[1]
-	listed := map[uint32]bool{1: true, 2: true, 3: true}
-	for name, c := range map[string]struct {
-		pid    uint32
-		listed map[uint32]bool
-		want   usage
-	}{
-		"one that has come since":         {4, listed, usage{}},
-		"with a sample":                   {1, listed, some},
-		"with samples that cannot be":     {2, listed, usage{}},
-		"without a sample":                {3, listed, usage{idle, idle, idle, idle}},
-		"without an answer of the driver": {1, nil, usage{}},
-	} {
-		p := gpu.Process{ID: gpu.ProcessID{PID: c.pid}}
-		utilizations{recent: recent, listed: c.listed}.apply(&p)
-		if got := (usage{p.SM, p.MemoryController, p.Encoder, p.Decoder}); got != c.want {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
-		}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 

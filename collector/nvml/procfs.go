@@ -33,11 +33,13 @@ type process struct {
 	start    uint64        // field 22 of /proc/PID/stat; 0 where it was never seen
 	started  gpu.Opt[time.Duration]
 	cpu      gpu.Opt[time.Duration]
-	state    byte // 0 where it could not be read this time, X where it is not there any more
+	state    string // "" where it could not be read this time, X where it is not there any more
 	parent   uint32
 	orphaned bool
-	alive    bool // it could be read this time
 }
+
+// alive reports whether it could be read this time.
+func (p *process) alive() bool { return p.state != "" && p.state != "X" }
 
 // procfs reads processes. Its methods may be called from any goroutine.
 type procfs struct {
@@ -128,7 +130,7 @@ func (p *procfs) bootTime() gpu.Opt[time.Duration] {
 // come. The turns of processes are spread over statInterval by their numbers.
 func (p *process) stands(pid uint32, at time.Duration) bool {
 	turn := func(t time.Duration) time.Duration { return (t + time.Duration(pid)*time.Second) / statInterval }
-	return p.alive && p.state != 'D' && p.state != 'Z' && turn(p.readAt) == turn(at)
+	return p.alive() && p.state != "D" && p.state != "Z" && turn(p.readAt) == turn(at)
 }
 
 // look is read outside of the loop of a GPU, which no file of another process may hold up. A read that does not return in time
@@ -160,26 +162,21 @@ func (p *procfs) look(uuid string, pid uint32, before *process) *process {
 	}
 }
 
-// unread is all that is known of a process that cannot be read now; nil if it was never read.
-func (p *process) unread() *process {
-	if p == nil {
-		return nil
-	}
-	return &process{start: p.start, started: p.started}
-}
+// unread is all that is known of a process that cannot be read now.
+func (p *process) unread() *process { return &process{start: p.start, started: p.started} }
 
-// read reads pid. before is the read for the last sample, nil if there was none. A process that is gone keeps its identity
-// while the driver lists its number, because a successor of the same number would be found. It returns nil where nothing is
-// known, and where the procfs counts processes otherwise than the driver.
+// read reads pid. before is the read for the last sample, empty if there was none. A process that is gone keeps its identity
+// while the driver lists its number, because a successor of the same number would be found. Nothing is known of any process
+// where the procfs counts them otherwise than the driver.
 func (p *procfs) read(pid uint32, before *process) *process {
 	if !p.numbersMatch() {
-		return nil
+		return &process{}
 	}
 	s, err := p.stat(pid)
 	if err != nil {
 		gone := before.unread()
-		if gone != nil && gone.start != 0 && (errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH)) {
-			gone.state = 'X'
+		if gone.start != 0 && (errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH)) {
+			gone.state = "X"
 		}
 		return gone
 	}
@@ -188,9 +185,8 @@ func (p *procfs) read(pid uint32, before *process) *process {
 		cpu:    gpu.Some(time.Duration(s.Ticks) * (time.Second / gpu.ProcessorTicks)),
 		state:  s.State,
 		parent: s.Parent,
-		alive:  true,
 	}
-	known := before != nil && before.start == s.Start
+	known := before.start == s.Start
 	if known {
 		now.started = before.started
 	}
@@ -199,7 +195,7 @@ func (p *procfs) read(pid uint32, before *process) *process {
 	}
 	switch {
 	case s.Parent != 1 || !p.hostNamespace():
-	case known && before.alive && before.parent == s.Parent:
+	case known && before.parent == s.Parent:
 		now.orphaned = before.orphaned
 	default:
 		now.orphaned = !p.isService(pid)
@@ -207,31 +203,21 @@ func (p *procfs) read(pid uint32, before *process) *process {
 	return now
 }
 
-// statBuffers hold one stat file each; it is a few hundred bytes long.
-var statBuffers = sync.Pool{New: func() any { return new([4096]byte) }}
+// file reads a file of pid.
+func (p *procfs) file(pid uint32, name string) ([]byte, error) {
+	return os.ReadFile(filepath.Join(p.root, strconv.FormatUint(uint64(pid), 10), name))
+}
 
 func (p *procfs) stat(pid uint32) (hostfs.Stat, error) {
-	b := statBuffers.Get().(*[4096]byte)
-	defer statBuffers.Put(b)
-	n, err := readFile(p.root+"/"+strconv.FormatUint(uint64(pid), 10)+"/stat", b[:])
+	b, err := p.file(pid, "stat")
 	if err != nil {
 		return hostfs.Stat{}, err
 	}
-	return hostfs.ParseStat(b[:n])
+	return hostfs.ParseStat(b)
 }
 
 // isService reports whether the control group of pid has a supervisor other than the lost parent, or cannot be read.
 func (p *procfs) isService(pid uint32) bool {
-	b, err := os.ReadFile(filepath.Join(p.root, strconv.FormatUint(uint64(pid), 10), "cgroup"))
+	b, err := p.file(pid, "cgroup")
 	return err != nil || hostfs.ParseCgroup(string(b)).Service
-}
-
-// readFile fills b with the beginning of a file. Package os would also offer each file to the runtime's poller.
-func readFile(path string, b []byte) (n int, err error) {
-	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, err
-	}
-	defer syscall.Close(fd)
-	return syscall.Read(fd, b)
 }

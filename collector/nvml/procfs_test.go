@@ -51,6 +51,9 @@ func (f tree) remove(pid int) {
 
 const session = "0::/user.slice/user-1000.slice/session-3.scope\n"
 
+// never stands for a process that was not read before.
+var never = &process{}
+
 func TestReadProcess(t *testing.T) {
 	f := newTree(t)
 	f.process(42, "R", 7, 12345, session)
@@ -58,8 +61,8 @@ func TestReadProcess(t *testing.T) {
 	if !p.hostNamespace() {
 		t.Fatal("not the host's pid namespace")
 	}
-	got := p.read(42, nil)
-	if got == nil || got.start != 12345 || got.state != 'R' || !got.alive || got.orphaned {
+	got := p.read(42, never)
+	if got.start != 12345 || got.state != "R" || !got.alive() || got.orphaned {
 		t.Fatalf("read: %+v", got)
 	}
 	if want := gpu.Some(4 * time.Second); got.cpu != want {
@@ -75,7 +78,7 @@ func TestReadProcess(t *testing.T) {
 		t.Errorf("started %v, was %v before", again.started, got.started)
 	}
 	f.process(43, "S", 7, 12345, session)
-	if other := p.read(43, nil); other.started != got.started {
+	if other := p.read(43, never); other.started != got.started {
 		t.Errorf("started %v, %v for one that started with it", other.started, got.started)
 	}
 }
@@ -84,20 +87,20 @@ func TestProcessThatCannotBeFound(t *testing.T) {
 	f := newTree(t)
 	f.process(42, "S", 7, 100, session)
 	p := newProcFS(f.root, newClock())
-	before := p.read(42, nil)
+	before := p.read(42, never)
 	f.remove(42)
 	gone := p.read(42, before)
-	if gone == nil || gone.start != 100 || gone.started != before.started || gone.alive || gone.state != 'X' || gone.cpu.OK {
+	if gone.start != 100 || gone.started != before.started || gone.alive() || gone.state != "X" || gone.cpu.OK {
 		t.Errorf("after its end: %+v, want the same identity and that it has ended", gone)
 	}
-	if still := p.read(42, gone); still == nil || still.start != 100 {
+	if still := p.read(42, gone); still.start != 100 {
 		t.Errorf("later: %+v", still)
 	}
 	f.process(42, "S", 7, 200, session)
 	if next := p.read(42, gone); next.start != 200 || next.started == before.started {
 		t.Errorf("its successor: %+v, want another identity", next)
 	}
-	if p.read(4711, nil) != nil {
+	if *p.read(4711, never) != *never {
 		t.Error("a process that never was is known")
 	}
 }
@@ -106,7 +109,7 @@ func TestOrphan(t *testing.T) {
 	f := newTree(t)
 	p := newProcFS(f.root, newClock())
 	f.process(42, "S", 7, 100, session)
-	was := p.read(42, nil)
+	was := p.read(42, never)
 	if was.orphaned {
 		t.Error("orphaned beside its parent")
 	}
@@ -120,12 +123,12 @@ func TestOrphan(t *testing.T) {
 	if still := p.read(42, now); !still.orphaned {
 		t.Error("not orphaned any more")
 	}
-	if p.read(42, nil).orphaned {
+	if p.read(42, never).orphaned {
 		t.Error("a service is an orphan")
 	}
 	f.process(43, "S", 1, 100, session)
 	must(t, os.Remove(filepath.Join(f.root, "43/cgroup")))
-	if p.read(43, nil).orphaned {
+	if p.read(43, never).orphaned {
 		t.Error("orphaned without a group that says so")
 	}
 }
@@ -148,12 +151,12 @@ func TestOtherNamespaces(t *testing.T) {
 		f := newTree(t)
 		f.contain(self)
 		f.process(42, "S", 1, 100, session)
-		return newProcFS(f.root, newClock()).read(42, nil)
+		return newProcFS(f.root, newClock()).read(42, never)
 	}
-	if got := read(os.Getpid()); got == nil || got.orphaned {
+	if got := read(os.Getpid()); got.start != 100 || got.orphaned {
 		t.Errorf("a child of a container's first process: %+v", got)
 	}
-	if got := read(os.Getpid() + 1); got != nil {
+	if got := read(os.Getpid() + 1); *got != *never {
 		t.Errorf("process 42 of the container is taken for the host's: %+v", got)
 	}
 }
@@ -163,7 +166,7 @@ func TestWithoutBootTime(t *testing.T) {
 	f.process(42, "S", 7, 100, session)
 	f.write("stat", "cpu  1 2 3 4\n")
 	p := newProcFS(f.root, newClock())
-	got := p.read(42, nil)
+	got := p.read(42, never)
 	if got.start != 100 || got.started.OK {
 		t.Errorf("%+v, want a start in ticks only", got)
 	}
@@ -209,16 +212,16 @@ func TestStuckRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := newProcFS(f.root, newClock())
-	if got := p.look("GPU-1", 5, nil); got != nil {
+	if got := p.look("GPU-1", 5, never); *got != *never {
 		t.Errorf("a process that was never read: %+v", got)
 	}
-	if got := p.look("GPU-1", 5, &process{start: 4711, alive: true}); got.start != 4711 || got.alive || got.state != 0 {
+	if got := p.look("GPU-1", 5, &process{start: 4711, state: "S"}); got.start != 4711 || got.alive() || got.state != "" {
 		t.Errorf("one that was read before: %+v", got)
 	}
 	if len(p.reads) != 1 {
 		t.Errorf("%d reads are under way, want the one that is stuck", len(p.reads))
 	}
-	if got := p.look("GPU-1", 6, nil); got == nil || got.start != 4711 {
+	if got := p.look("GPU-1", 6, never); got.start != 4711 {
 		t.Errorf("another process: %+v", got)
 	}
 	w, err := os.OpenFile(pipe, os.O_WRONLY, 0)
@@ -226,7 +229,7 @@ func TestStuckRead(t *testing.T) {
 	must(t, os.Rename(filepath.Join(f.root, "6/stat"), pipe))
 	w.Close()
 	for { // until the read that was stuck has returned; the test's deadline catches a hang
-		if got := p.look("GPU-1", 5, nil); got != nil && got.start == 4711 {
+		if got := p.look("GPU-1", 5, never); got.start == 4711 {
 			return
 		}
 	}
@@ -258,7 +261,7 @@ func (l *lookups) next(kept bool) (gpu.Process, bool) {
 }
 
 // wasRead reports whether the process was read for a sample.
-func wasRead(p gpu.Process) bool { return p.State != 0 }
+func wasRead(p gpu.Process) bool { return p.State != "" }
 
 // A process is read once in 15 s, and has no half of it in between. Another one of its number is told then.
 func TestProcessesAreReadSeldom(t *testing.T) {
@@ -306,7 +309,7 @@ func TestProcessesThatAreAlwaysRead(t *testing.T) {
 		l.next(false)
 	}
 	for i := range 20 {
-		if p, _ := l.next(false); p.State != 'X' || p.ID.Start != 100 {
+		if p, _ := l.next(false); p.State != "X" || p.ID.Start != 100 {
 			t.Fatalf("sample %d after its end: %+v", i, p)
 		}
 	}

@@ -31,8 +31,8 @@ type Config struct {
 	// LibraryPath is the file or name of the library. "" is libnvidia-ml.so.1 as the dynamic linker finds it, or in one of the
 	// usual places of containers.
 	LibraryPath string
-	// Interval is the time between two samples of a GPU; 1 s. SlowInterval is the time between two questions for its MIG mode,
-	// unless the driver reports a change; 15 s.
+	// Interval is the time between two samples of a GPU; 1 s. SlowInterval is the time between two questions for its MIG mode;
+	// 15 s.
 	Interval, SlowInterval time.Duration
 	// ProcFS and SysFS are the host's procfs and sysfs; /proc and /sys. Outside the host's pid namespace the driver counts
 	// processes in the own namespace, so they are looked up in its procfs only.
@@ -56,11 +56,9 @@ const (
 	drainGrace = 3 * time.Second
 	// stuckAfter is how long a call may take while others are held up for Init. A longer one may never return.
 	stuckAfter = time.Second
-	// busyRetry is the pause after calls kept the library from being initialised again.
-	busyRetry = 5 * time.Second
-	// leastBackoff and mostBackoff bound the pause after an Init that did not help the GPU that asked for it. It doubles each
-	// time.
-	leastBackoff, mostBackoff = time.Second, time.Minute
+	// renewPause is the pause after an Init for some GPUs only, which may not have helped them, or for which there was no
+	// moment without calls.
+	renewPause = 30 * time.Second
 	// maxDevices bounds how many GPUs the driver may count: it has room for fewer.
 	maxDevices = 256
 )
@@ -80,14 +78,12 @@ type Source struct {
 	// initialised tells whether the library is initialised. It changes only while the gate is shut.
 	initialised atomic.Bool
 	// library is written once, while the gate is shut, and read inside the gate.
-	library  *library
-	versions atomic.Pointer[versions]
+	library *library
 
 	// turn serialises Devices; it is a channel so that a wait can be cancelled.
 	turn    chan struct{}
 	bus     bus
 	again   time.Time               // not before is the library initialised again for some GPUs only
-	backoff time.Duration           // the last one
 	worked  bool                    // the library was initialised once
 	indices map[int]*identification // by position in the driver's list
 
@@ -147,11 +143,6 @@ func (s *Source) Devices(ctx context.Context) ([]gpu.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(devices) == 0 && n > 0 {
-		if err := s.nameless(); err != nil {
-			return nil, err
-		}
-	}
 	s.known.list(devices)
 	list := make([]gpu.Device, len(devices))
 	for i, d := range devices {
@@ -165,16 +156,6 @@ func (s *Source) count() (n int, generation uint64, err error) {
 	generation = s.generation.Load()
 	n, err = ask(s.caller("", generation), "nvmlDeviceGetCount_v2", func() (int, nvml.Return) { return s.library.DeviceGetCount() })
 	return min(n, maxDevices), generation, err
-}
-
-// nameless returns an error if the library lacks the functions that tell one GPU from another.
-func (s *Source) nameless() error {
-	for _, name := range []string{"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"} {
-		if !s.library.has(name) {
-			return driverError(nvml.ERROR_FUNCTION_NOT_FOUND, fmt.Errorf("the library has no function %s", name))
-		}
-	}
-	return nil
 }
 
 // unseen turns a failure to count the GPUs into a *gpu.DriverError.
@@ -194,21 +175,13 @@ func (s *Source) ensure() error {
 	if !s.initialised.Load() {
 		return s.renew()
 	}
-	suspect, now := s.down.Load() != nil, time.Now()
-	if now.Before(s.again) || (!suspect && !s.bus.added()) {
+	if time.Now().Before(s.again) || (s.down.Load() == nil && !s.bus.added()) {
 		return nil
 	}
 	err := s.renew()
+	s.again = time.Now().Add(renewPause)
 	if errors.Is(err, errInUse) {
-		s.again = now.Add(busyRetry)
 		return nil
-	}
-	if err == nil && suspect {
-		s.backoff = min(max(2*s.backoff, leastBackoff), mostBackoff)
-		if now.Sub(s.again) > 2*mostBackoff { // that was another time
-			s.backoff = leastBackoff
-		}
-		s.again = time.Now().Add(s.backoff)
 	}
 	return err
 }
@@ -253,7 +226,8 @@ func (s *Source) initialise() error {
 		_ = s.library.shutdown(&s.calls)
 	}
 	s.bus.accept()
-	if err := s.library.initialise(&s.calls); err != nil {
+	if ret := counted(&s.calls, entry, s.library.Init); ret != nvml.SUCCESS {
+		err := driverError(ret, errors.New(entry+" failed"))
 		// A library that never worked may work once the driver's module is the new one. One that worked stays the old one.
 		// Only Init is believed: each new process might get the same answer from another call.
 		err.Fatal = s.worked && err.Reason == gpu.ReasonMismatch
@@ -261,38 +235,10 @@ func (s *Source) initialise() error {
 		return err
 	}
 	s.worked = true
-	s.readVersions()
 	s.down.Store(nil)
 	s.generation.Add(1)
 	s.initialised.Store(true)
 	return nil
-}
-
-// versions hold for all GPUs.
-type versions struct{ driver, cuda string }
-
-// readVersions asks for the versions. The caller has the library alone.
-func (s *Source) readVersions() {
-	var v versions
-	ask := func(name string, f func() nvml.Return) {
-		if !s.library.has(name) {
-			return
-		}
-		end := s.calls.Begin("", name)
-		ret := f()
-		if o := classify(ret, nil); o == succeeded || o == absent {
-			end("")
-		} else {
-			end(returnName(ret))
-		}
-	}
-	ask("nvmlSystemGetDriverVersion", func() (ret nvml.Return) { v.driver, ret = s.library.SystemGetDriverVersion(); return ret })
-	ask("nvmlSystemGetCudaDriverVersion", func() nvml.Return {
-		version, ret := s.library.SystemGetCudaDriverVersion()
-		v.cuda = cudaVersion(version)
-		return ret
-	})
-	s.versions.Store(&v)
 }
 
 // Close implements gpu.Source. It keeps all further calls out and shuts the library down if those under way return soon.
@@ -327,38 +273,16 @@ func (k *known) get(uuid string) *device {
 	return k.devices[uuid]
 }
 
-// at returns the known device of that uuid at its position in the driver's list. After a new Init the position may be another
-// one. Then it is another device, since a device never changes its identity.
-func (k *known) at(index int, uuid string) *device {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	old := k.devices[uuid]
-	if old.info.Index == index {
+// as returns the device of that identity. It is the one of before, unless the position in the driver's list or the kind of
+// memory has changed: a device never changes its identity.
+func (s *Source) as(info gpu.Info) *device {
+	s.known.mu.Lock()
+	defer s.known.mu.Unlock()
+	if old := s.known.devices[info.UUID]; old != nil && old.info == info {
 		return old
 	}
-	info := old.info
-	info.Index = index
-	d := newDevice(old.source, info)
-	d.current.Store(old.current.Load())
-	d.settled.Store(old.settled.Load())
-	k.devices[uuid] = d
-	return d
-}
-
-// settle puts d in the place of old, nil for none, unless both have the same kind of memory or another device is there by now.
-// It returns the device that is known from then on.
-func (k *known) settle(old, d *device) *device {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	now := k.devices[d.info.UUID]
-	switch {
-	case now != old:
-		return now
-	case old != nil && old.info == d.info:
-		old.settled.Store(d.settled.Load())
-		return old
-	}
-	k.devices[d.info.UUID] = d
+	d := newDevice(s, info)
+	s.known.devices[info.UUID] = d
 	return d
 }
 

@@ -52,24 +52,20 @@ func (r *reading) temperature() gpu.Opt[float64] {
 // thresholds returns the temperatures at which the driver acts. Where it gives the first four as margins (Ada and later),
 // nvml.h calls their absolute values superseded, and they are left out.
 func (r *reading) thresholds(margins bool) []gpu.Named[float64] {
-	all := [...]struct {
-		name   string
-		id     nvml.TemperatureThresholds
-		margin bool
-	}{
-		{"shutdown", nvml.TEMPERATURE_THRESHOLD_SHUTDOWN, true},
-		{"slowdown", nvml.TEMPERATURE_THRESHOLD_SLOWDOWN, true},
-		{"memory_max", nvml.TEMPERATURE_THRESHOLD_MEM_MAX, true},
-		{"gpu_max", nvml.TEMPERATURE_THRESHOLD_GPU_MAX, true},
-		{"acoustic_min", nvml.TEMPERATURE_THRESHOLD_ACOUSTIC_MIN, false},
-		{"acoustic_current", nvml.TEMPERATURE_THRESHOLD_ACOUSTIC_CURR, false},
-		{"acoustic_max", nvml.TEMPERATURE_THRESHOLD_ACOUSTIC_MAX, false},
+	asked := []named[nvml.TemperatureThresholds]{
+		{"shutdown", nvml.TEMPERATURE_THRESHOLD_SHUTDOWN},
+		{"slowdown", nvml.TEMPERATURE_THRESHOLD_SLOWDOWN},
+		{"memory_max", nvml.TEMPERATURE_THRESHOLD_MEM_MAX},
+		{"gpu_max", nvml.TEMPERATURE_THRESHOLD_GPU_MAX},
+		{"acoustic_min", nvml.TEMPERATURE_THRESHOLD_ACOUSTIC_MIN},
+		{"acoustic_current", nvml.TEMPERATURE_THRESHOLD_ACOUSTIC_CURR},
+		{"acoustic_max", nvml.TEMPERATURE_THRESHOLD_ACOUSTIC_MAX},
+	}
+	if margins {
+		asked = asked[4:]
 	}
 	var thresholds []gpu.Named[float64]
-	for _, t := range all {
-		if t.margin && margins {
-			continue
-		}
+	for _, t := range asked {
 		v := get(r, "nvmlDeviceGetTemperatureThreshold", func() (uint32, nvml.Return) {
 			return r.handle.GetTemperatureThreshold(t.id)
 		}, nvml.ERROR_INVALID_ARGUMENT)

@@ -23,12 +23,9 @@ const (
 	// watchInterval is how often Watch looks for new GPUs and into the kernel log, and how often at most it asks a driver that
 	// does not wait.
 	watchInterval = time.Second
-	// maxBackoff is the longest pause before a failing GPU is asked again.
-	maxBackoff = 30 * time.Second
+	// retryPause is the pause before a failing GPU is asked again, unless it is found again before.
+	retryPause = 15 * time.Second
 )
-
-// watchedEvents are registered for where a GPU has them.
-const watchedEvents = nvml.EventTypeXidCriticalError | nvml.EventMigConfigChange
 
 // Watch implements gpu.Source: it reports XID errors from the driver's events, and from the kernel log for GPUs without
 // events. A GPU that Devices has found, now or later, is watched while it is registered for events, or while the kernel log
@@ -116,38 +113,22 @@ func (w *watcher) listen(ctx context.Context) {
 	}
 }
 
-// eventless reports whether the driver has no events for a GPU.
-func (w *watcher) eventless(d *device) bool {
-	l := w.listeners[d.info.UUID]
-	return l != nil && l.eventless.Load()
-}
-
-// logged notes whether the kernel log watches the GPUs without events.
-func (w *watcher) logged(watched bool) {
-	for _, l := range w.listeners {
-		if l.eventless.Load() {
-			l.watch(watched)
-		}
-	}
-}
-
 // readLog reports the XID errors of GPUs without events from the kernel log. It is not read while all have events.
 func (w *watcher) readLog() error {
-	eventless, events := 0, 0
-	for _, d := range w.source.known.now() {
-		if w.eventless(d) {
-			eventless++
-		} else {
-			events++
+	var eventless []*listener
+	for _, l := range w.listeners {
+		if l.eventless.Load() {
+			eventless = append(eventless, l)
 		}
 	}
-	if eventless == 0 {
-		w.logged(false)
+	if len(eventless) == 0 {
 		return nil
 	}
 	lines, err := w.log.read()
-	w.logged(err == nil)
-	if err != nil && events == 0 {
+	for _, l := range eventless {
+		l.watch(err == nil)
+	}
+	if err != nil && len(eventless) == len(w.listeners) {
 		return fmt.Errorf("XID errors cannot be had: no GPU has events, and the kernel log: %w", err)
 	}
 	for _, line := range lines {
@@ -161,14 +142,14 @@ func (w *watcher) readLog() error {
 // deliverLogged reports an XID of the kernel log, unless it comes as an event, too.
 func (w *watcher) deliverLogged(address string, xid uint64) {
 	e := gpu.Event{Time: time.Now(), PCIBusID: address, XID: xid}
-	for _, d := range w.source.known.now() {
-		if d.info.PCIBusID != address {
+	for uuid, l := range w.listeners {
+		if l.device.info.PCIBusID != address {
 			continue
 		}
-		if !w.eventless(d) {
+		if !l.eventless.Load() {
 			return
 		}
-		e.UUID = d.info.UUID
+		e.UUID = uuid
 	}
 	w.event(e)
 }
@@ -179,7 +160,6 @@ type listener struct {
 	watcher   *watcher
 	eventless atomic.Bool   // the driver has none for this GPU
 	woken     chan struct{} // has an element to end a pause
-	failures  int           // in a row
 	// watched was reported last. It belongs to run, and to the watcher once the GPU has turned out to be eventless.
 	watched bool
 }
@@ -206,15 +186,15 @@ func (l *listener) run(ctx context.Context) {
 			notify(l.watcher.source.known.relisted) // the kernel log is read for it from now on
 			return
 		}
+		pause := retryPause
 		if errors.Is(err, errStale) {
-			l.failures = 0
+			pause = watchInterval
 		}
 		select {
 		case <-l.woken:
-		case <-time.After(min(watchInterval<<min(l.failures, 10), maxBackoff)):
+		case <-time.After(pause):
 		case <-ctx.Done():
 		}
-		l.failures++
 	}
 }
 
@@ -239,12 +219,7 @@ func (l *listener) listen(ctx context.Context) error {
 	}
 	// A set of an earlier generation has ended with it, and the call is not made.
 	defer func() { _ = call("nvmlEventSetFree", func() nvml.Return { return set.Free() }) }()
-	register := func(types uint64) error {
-		return call("nvmlDeviceRegisterEvents", func() nvml.Return { return h.RegisterEvents(types, set) })
-	}
-	if err = register(types & watchedEvents); err != nil && types&nvml.EventMigConfigChange != 0 {
-		err = register(nvml.EventTypeXidCriticalError) // the other one may need a right
-	}
+	err = call("nvmlDeviceRegisterEvents", func() nvml.Return { return h.RegisterEvents(nvml.EventTypeXidCriticalError, set) })
 	if err != nil {
 		return err
 	}
@@ -274,30 +249,18 @@ func (l *listener) waitAll(ctx context.Context, set nvml.EventSet, call caller) 
 // wait waits for one event of the set and reports it. happened tells whether there was one.
 func (l *listener) wait(set nvml.EventSet, call caller) (happened bool, err error) {
 	var data nvml.EventData
-	var ret nvml.Return
-	err = call(eventCall, func() nvml.Return {
+	err = call(eventCall, func() (ret nvml.Return) {
 		data, ret = set.Wait(uint32(eventWait.Milliseconds()))
+		if happened = ret == nvml.SUCCESS && data.EventType == nvml.EventTypeXidCriticalError; ret == nvml.ERROR_TIMEOUT {
+			return nvml.SUCCESS
+		}
 		return ret
-	}, nvml.ERROR_TIMEOUT)
-	switch {
-	case ret == nvml.ERROR_TIMEOUT && errors.Is(err, errAbsent):
-		l.failures = 0
-		return false, nil
-	case ret != nvml.SUCCESS && errors.Is(err, errAbsent):
-		// It has offered events: it may do so again.
-		return false, fmt.Errorf("%s: %s", eventCall, returnName(ret))
-	case err != nil:
-		return false, err
+	})
+	if errors.Is(err, errAbsent) {
+		err = errors.New(eventCall + " is not offered any more") // it may be again
 	}
-	l.failures = 0
-	switch data.EventType {
-	case nvml.EventMigConfigChange:
-		l.device.mig.changed.Store(true)
-		return true, nil
-	case nvml.EventTypeXidCriticalError:
-	default:
-		return false, nil
+	if happened {
+		l.watcher.event(gpu.Event{Time: time.Now(), UUID: l.device.info.UUID, PCIBusID: l.device.info.PCIBusID, XID: data.EventData})
 	}
-	l.watcher.event(gpu.Event{Time: time.Now(), UUID: l.device.info.UUID, PCIBusID: l.device.info.PCIBusID, XID: data.EventData})
-	return true, nil
+	return happened, err
 }

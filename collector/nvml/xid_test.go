@@ -95,7 +95,7 @@ func TestKernelLogIsMissedOnlyWhereAllDependOnIt(t *testing.T) {
 	if err := w.readLog(); err == nil {
 		t.Error("no GPU has events, and a missing log is no error")
 	}
-	w.source.known.list(nil)
+	w.listeners = nil
 	if err := w.readLog(); err != nil {
 		t.Errorf("without GPUs: %v", err)
 	}
@@ -145,7 +145,7 @@ func watching(t *testing.T, s *Source, report func(gpu.Event)) (stop func()) {
 }
 
 // A GPU is watched from the moment on in which it is found: a program may fail on it at once. So is one that comes
-// back after its listener has waited longer and longer.
+// back while its listener makes a pause.
 func TestWatchedAsSoonAsFound(t *testing.T) {
 	const register = "nvmlDeviceRegisterEvents"
 	synctest.Test(t, func(t *testing.T) {

@@ -369,6 +369,7 @@ func (c *csvLog) readTime(r *csvRow) (err error) {
 func (c *csvLog) readGPU(r *csvRow) error {
 	index, uuid := strings.TrimSuffix(c.text(roleIndex), ".0"), cmp.Or(c.text(roleUUID), c.text(roleHost)) // pandas writes 0.0
 	r.info = gpu.Info{Index: -1, Name: c.text(roleName), PCIBusID: c.text(roleBus)}
+	r.info.Place[0] = c.text(roleHost)
 	if n, err := strconv.ParseUint(index, 10, 16); err == nil {
 		r.info.Index = int(n)
 	}

@@ -222,6 +222,9 @@ func checkRecorded(s *gpu.Sample) error {
 		if p.Type > gpu.Compute|gpu.Graphics|gpu.MPS {
 			return fmt.Errorf("sample.processes[%d].type: %d is no sum of 1, 2 and 4", i, p.Type)
 		}
+		if len(p.State) > 1 {
+			return fmt.Errorf("sample.processes[%d].state: %q is no letter", i, p.State)
+		}
 	}
 	return nil
 }

@@ -104,7 +104,7 @@ func everyField() (info gpu.Info, s gpu.Sample, st gpu.Status) {
 	fill(reflect.ValueOf(&s).Elem(), &n)
 	fill(reflect.ValueOf(&st).Elem(), &n)
 	s.T = time.Duration(simStart.UnixNano())
-	s.Processes[0].State, s.Processes[1].State = 'R', 'S'
+	s.Processes[0].State, s.Processes[1].State = "R", "S"
 	return info, s, st
 }
 
@@ -138,7 +138,7 @@ func TestRecordingKeepsAbsence(t *testing.T) {
 		Time: simStart, T: time.Duration(simStart.UnixNano()), Step: -3 * time.Second,
 		Memory: gpu.Memory{Used: gpu.Some(uint64(0)), Total: gpu.Some(uint64(1 << 48))},
 		Processes: []gpu.Process{
-			{ID: gpu.ProcessID{PID: 1, Start: math.MaxUint64}, State: 0xff, Owner: &gpu.Owner{}, Started: gpu.Some(-time.Second)},
+			{ID: gpu.ProcessID{PID: 1, Start: math.MaxUint64}, State: "Z", Owner: &gpu.Owner{}, Started: gpu.Some(-time.Second)},
 			{ID: gpu.ProcessID{PID: 2}, Allocator: &gpu.Allocator{Framework: "torch", Version: "2.9.0", Backend: "native", Allocated: gpu.Some(uint64(1)), OOMs: gpu.Some(uint64(0))}},
 			{ID: gpu.ProcessID{PID: math.MaxUint32}, SM: gpu.Some(0.0), Instance: gpu.Some(uint32(0)), Used: gpu.Some(uint64(0))},
 		},
@@ -186,7 +186,7 @@ func TestRecordingErrors(t *testing.T) {
 		{"all ones", head + gpu + sample(`,"memory":{"used":18446744073709551615}`), "FILE:3: sample.memory: no GPU has 18446744073709551615 bytes"},
 		{"all ones in a process", head + gpu + sample(`,"processes":[{"used":18446744073709551615}]`), "FILE:3: sample.processes[0].used: no GPU has 18446744073709551615 bytes"},
 		{"type", head + gpu + sample(`,"processes":[{"type":8}]`), "FILE:3: sample.processes[0].type: 8 is no sum of 1, 2 and 4"},
-		{"state", head + gpu + sample(`,"processes":[{"state":"running"}]`), "FILE:3: " + wrong + `cannot read "running" as the letter of a state` + other},
+		{"state", head + gpu + sample(`,"processes":[{"state":"running"}]`), `FILE:3: sample.processes[0].state: "running" is no letter`},
 		{"list", head + gpu + sample(`,"processes":{}`), "FILE:3: " + wrong + "sample.processes: cannot take a JSON object for a []gpu.Process" + other},
 		{"object", head + gpu + sample(`,"memory":[]`), "FILE:3: " + wrong + "sample.memory: cannot take a JSON array for a gpu.Memory" + other},
 		{"wall time", head + gpu + `{"uuid":"GPU-a","sample":{"time":"noon","t":1}}` + "\n", "FILE:3: " + wrong + `parsing time "noon" as "2006-01-02T15:04:05Z07:00": cannot parse "noon" as "2006"` + other},

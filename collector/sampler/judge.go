@@ -29,6 +29,9 @@ var wholeGPU gpu.Opt[uint32]
 
 // learn shows the detector and the curves a sample that is not the last one. Nobody will see a verdict on it.
 func (l *loop) learn(sample *gpu.Sample) {
+	if len(sample.Processes) > 0 {
+		l.processes.note(sample)
+	}
 	l.reconfigure()
 	if sample.Memory.Used.OK {
 		l.peak.Add(sample.T, peakSpan, sample.Memory.Used.V)

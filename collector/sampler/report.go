@@ -4,7 +4,6 @@
 package sampler
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -28,9 +27,9 @@ type Domain struct {
 	Curve     *Curve
 }
 
-// Name names a GPU by its index. In a fleet it adds the first label of its place, such as the node.
+// Name names a GPU. In a fleet it adds the first label of its place, such as the node.
 func (d *DeviceState) Name() string {
-	name := "GPU " + cmp.Or(d.Info.IndexLabel(), d.Info.UUID)
+	name := d.Info.Title()
 	for _, place := range d.Info.Place {
 		if place != "" {
 			return name + " of " + place

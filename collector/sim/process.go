@@ -131,12 +131,12 @@ func (p *simProcess) process(start time.Time, t time.Duration, run simRun) gpu.P
 		Encoder:          gpu.Some(percent(p.encoder)),
 		Decoder:          gpu.Some(0.0),
 		CPU:              gpu.Some(time.Duration(float64(run.age) * p.cores).Truncate(simTick)),
-		State:            'S',
+		State:            "S",
 		Orphaned:         p.orphaned,
 		Owner:            p.ownerOf(run.number),
 	}
 	if p.cores >= 0.5 {
-		out.State = 'R'
+		out.State = "R"
 	}
 	return out
 }

@@ -11,8 +11,8 @@ import (
 	"io/fs"
 	"regexp"
 	"strings"
-	"time"
 
+	"google.golang.org/grpc"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
@@ -20,7 +20,6 @@ const (
 	// usualPodResourcesSocket is where the kubelet serves the pod-resources API, unless it has another --root-dir.
 	usualPodResourcesSocket = "/var/lib/kubelet/pod-resources/kubelet.sock"
 	podResourcesFlag        = "--collector.workload.pod-resources-socket"
-	podResourcesTimeout     = 5 * time.Second
 	// maxAllotments is enough for 8 GPUs of 7 instances, each shared by 64 containers.
 	maxAllotments = 4096
 )
@@ -49,32 +48,23 @@ func newAllotments(socket string, given bool) *allotments {
 }
 
 // none reports that no socket is named and none is at the usual place.
-func (a *allotments) none() bool { return !a.given && allMissing(lookAt([]string{a.socket})) }
+func (a *allotments) none() bool { return !a.given && len(present([]string{a.socket})) == 0 }
 
 // list returns the allotments now, at most maxAllotments. A GPU of several replicas may be there several times. It is nil, nil where there is no kubelet.
-// Each call has its own connection: calls are rare, and a kubelet that starts replaces its socket.
 func (a *allotments) list(ctx context.Context) ([]Allotment, error) {
-	ctx, cancel := context.WithTimeout(ctx, podResourcesTimeout)
-	defer cancel()
-	pods, err := a.listPods(ctx)
+	var pods []*podresourcesv1.PodResources
+	err := withSocket(ctx, a.socket, func(ctx context.Context, client *grpc.ClientConn) error {
+		answer, err := podresourcesv1.NewPodResourcesListerClient(client).List(ctx, &podresourcesv1.ListPodResourcesRequest{})
+		pods = answer.GetPodResources()
+		return cmp.Or(ctx.Err(), err) // errors.Is finds no ctx.Err in gRPC's error
+	})
 	if errors.Is(err, fs.ErrNotExist) && !a.given {
 		return nil, nil
 	}
 	if err != nil {
-		err = cmp.Or(ctx.Err(), err) // errors.Is finds no ctx.Err in gRPC's error
 		return nil, fmt.Errorf("list the kubelet's pod resources at %s: %w%s", a.socket, err, advice(err, podResourcesFlag))
 	}
 	return allotted(pods), nil
-}
-
-func (a *allotments) listPods(ctx context.Context) ([]*podresourcesv1.PodResources, error) {
-	client, err := dialSocket(ctx, a.socket)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	r, err := podresourcesv1.NewPodResourcesListerClient(client).List(ctx, &podresourcesv1.ListPodResourcesRequest{})
-	return r.GetPodResources(), err
 }
 
 // allotted returns the GPUs among the resources of pods.

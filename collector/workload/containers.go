@@ -9,11 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -37,8 +37,7 @@ const (
 	// minListInterval is between two lists: a list costs the runtime work for each container on the host.
 	minListInterval = time.Second
 	// maxListDelay is between two lists that fail.
-	maxListDelay   = 10 * time.Second
-	runtimeTimeout = 5 * time.Second
+	maxListDelay = 10 * time.Second
 	// maxContainers bounds the answers that are kept.
 	maxContainers = 8192
 	// maxWaiting bounds the containers that one list is made for, so that one generation of answers can keep them.
@@ -67,15 +66,9 @@ type containers struct {
 	// waiting are the containers that the next list is made for.
 	waiting map[string]bool
 	answers recent[string, place]
-	last    attempt
-}
-
-// attempt is the outcome of a list.
-type attempt struct {
-	at      time.Time
-	sockets []socketFile // as they were then
-	served  bool         // a runtime answered
-	err     error
+	// err is why the last list failed, at that time.
+	err error
+	at  time.Time
 }
 
 // newContainers takes the paths of unix sockets, with or without "unix://". If a person has given them, one of them must
@@ -91,11 +84,6 @@ func newContainers(sockets []string, given bool) *containers {
 	for _, s := range sockets {
 		c.sockets = append(c.sockets, strings.TrimPrefix(s, "unix://"))
 	}
-	// A wrong path is reported at the start, not when the first container comes.
-	c.last.sockets = lookAt(c.sockets)
-	if given && allMissing(c.last.sockets) {
-		c.last.err = listError(c.sockets[0], fs.ErrNotExist)
-	}
 	return c
 }
 
@@ -108,7 +96,7 @@ func (c *containers) find(id string) (p place, done bool) {
 	if p, ok := c.answers.get(id); ok {
 		return p, true
 	}
-	if !c.waiting[id] && c.nobodyToAsk() {
+	if !c.waiting[id] && !c.needed && len(present(c.sockets)) == 0 {
 		c.answers.put(id, place{})
 		return place{}, true
 	}
@@ -122,37 +110,27 @@ func (c *containers) find(id string) (p place, done bool) {
 	return place{}, false
 }
 
-// problem returns why the last list failed, and what to do about it; nil if it did not, if no runtime is needed, or if
-// the sockets have changed since.
+// problem returns why no socket can be used, and what to do about it; nil if one can, or if no runtime is needed. A wrong path
+// is one at the start, and not only when the first container comes.
 func (c *containers) problem() error {
 	c.mu.Lock()
-	last, sockets := c.last, c.sockets
-	c.mu.Unlock()
-	if last.err == nil || !slices.Equal(last.sockets, lookAt(sockets)) {
+	defer c.mu.Unlock()
+	switch {
+	case c.needed && len(present(c.sockets)) == 0:
+		return listError(c.sockets[0], fs.ErrNotExist)
+	case errors.Is(c.err, fs.ErrNotExist): // it exists by now
+		return nil
+	case time.Since(c.at) > 2*maxListDelay: // while a container waits, lists go on, and each one confirms the problem
 		return nil
 	}
-	// While a container waits, lists go on, and each one confirms the problem. A missing socket needs no confirmation.
-	if time.Since(last.at) > 2*maxListDelay && !slices.ContainsFunc(last.sockets, socketFile.isMissing) {
-		return nil
-	}
-	return last.err
+	return c.err
 }
 
 // none reports that no runtime is needed and no socket is there.
 func (c *containers) none() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.needed && allMissing(lookAt(c.sockets))
-}
-
-// nobodyToAsk reports that no socket is there, or that the runtimes did not serve Kubernetes: to do so they must start anew, with
-// new sockets. It needs c.mu.
-func (c *containers) nobodyToAsk() bool {
-	if c.needed {
-		return false
-	}
-	now := lookAt(c.sockets)
-	return allMissing(now) || !c.last.at.IsZero() && c.last.err == nil && !c.last.served && slices.Equal(now, c.last.sockets)
+	return !c.needed && len(present(c.sockets)) == 0
 }
 
 // run asks the runtime when find has met an unknown container, until ctx is done. One list answers for all unknown
@@ -195,29 +173,26 @@ func pause(ctx context.Context, d time.Duration) bool {
 // find brings back the containers that are still of interest.
 func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 	c.mu.Lock()
-	waiting, paths, needed := c.waiting, c.sockets, c.needed
+	waiting, sockets, needed := c.waiting, c.sockets, c.needed
 	c.waiting = map[string]bool{}
 	c.mu.Unlock()
 	if len(waiting) == 0 {
 		return false, nil
 	}
-	now := attempt{sockets: lookAt(paths)}
-	socket, places, err := listFirst(ctx, now.sockets, needed)
+	socket, places, err := listFirst(ctx, sockets, needed)
 	if ctx.Err() != nil {
 		return true, ctx.Err() // the exporter stops: no problem of the runtime
 	}
-	now.at, now.served, now.err = time.Now(), places != nil, err
-
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last = now
+	c.err, c.at = err, time.Now()
 	if err != nil {
 		return true, err
 	}
 	if socket != "" {
 		c.sockets = []string{socket}
 	}
-	c.needed = c.needed || now.served // it is a node of Kubernetes, whatever happens to its socket
+	c.needed = c.needed || places != nil // it is a node of Kubernetes, whatever happens to its socket
 	c.learn(waiting, places)
 	return true, nil
 }
@@ -235,22 +210,23 @@ func (c *containers) learn(waiting map[string]bool, places map[string]place) {
 }
 
 // listFirst returns the list of the first runtime that has containers, and its socket. Docker's containerd does not serve
-// Kubernetes, or has an empty list. places is nil if no runtime answered; the first failure is then the error. A missing
-// socket, or one of something else, is a failure only if it is needed.
-func listFirst(ctx context.Context, sockets []socketFile, needed bool) (socket string, places map[string]place, err error) {
-	for _, s := range sockets {
-		if s.missing && !needed {
-			continue
-		}
-		found, failed := list(ctx, s.path)
+// Kubernetes, or has an empty list. places is nil if no runtime answered; the first failure is then the error. That no
+// socket is there, or one of something else, is a failure only if it is needed.
+func listFirst(ctx context.Context, sockets []string, needed bool) (socket string, places map[string]place, err error) {
+	there := present(sockets)
+	if needed && len(there) == 0 {
+		return "", nil, listError(sockets[0], fs.ErrNotExist)
+	}
+	for _, s := range there {
+		found, failed := list(ctx, s)
 		switch {
 		case failed == nil && len(found) > 0:
-			return s.path, found, nil
+			return s, found, nil
 		case failed == nil:
 			places = found
 		case !needed && (errors.Is(failed, fs.ErrNotExist) || status.Code(failed) == codes.Unimplemented):
 		default:
-			err = cmp.Or(err, listError(s.path, failed))
+			err = cmp.Or(err, listError(s, failed))
 		}
 	}
 	if places != nil {
@@ -263,24 +239,11 @@ func listError(socket string, err error) error {
 	return fmt.Errorf("list the containers of the runtime at %s: %w%s", socket, err, advice(err, runtimeFlag))
 }
 
-// withRuntime calls use with a client of the runtime at a socket. Each call has its own connection: calls are rare, and
-// a restart of the runtime breaks none.
-func withRuntime(ctx context.Context, socket string, use func(context.Context, runtimeapi.RuntimeServiceClient) error) error {
-	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
-	defer cancel()
-	client, err := dialSocket(ctx, socket)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	return use(ctx, runtimeapi.NewRuntimeServiceClient(client))
-}
-
 // list returns all containers of a runtime by ID, also the exited ones: their processes may still hold memory.
 func list(ctx context.Context, socket string) (map[string]place, error) {
 	places := map[string]place{}
-	err := withRuntime(ctx, socket, func(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
-		answer, err := client.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	err := withSocket(ctx, socket, func(ctx context.Context, client *grpc.ClientConn) error {
+		answer, err := runtimeapi.NewRuntimeServiceClient(client).ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 		for _, ctr := range answer.GetContainers() {
 			if id := ctr.GetId(); hostfs.IsID(id) { // find is never asked for another
 				places[id] = placeOf(ctr)
@@ -318,12 +281,12 @@ func (r *Resolver) Ended(ctx context.Context, containerID string) (well, known b
 	c.mu.Lock()
 	sockets, needed := c.sockets, c.needed
 	c.mu.Unlock()
-	there := slices.DeleteFunc(lookAt(sockets), socketFile.isMissing)
+	there := present(sockets)
 	known = len(there) > 0 || !needed // or else the runtime restarts
 	for _, s := range there {
 		var is *runtimeapi.ContainerStatus
-		err := withRuntime(ctx, s.path, func(ctx context.Context, client runtimeapi.RuntimeServiceClient) error {
-			answer, err := client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: containerID})
+		err := withSocket(ctx, s, func(ctx context.Context, client *grpc.ClientConn) error {
+			answer, err := runtimeapi.NewRuntimeServiceClient(client).ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: containerID})
 			is = answer.GetStatus()
 			return err
 		})

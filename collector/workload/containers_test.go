@@ -203,7 +203,7 @@ func TestContainersWithoutRuntimeSocket(t *testing.T) {
 	pauses := running(t, given)
 	unknown(t, given, idA)
 	<-pauses
-	wantProblem(t, given, socket, "no such file", "--collector.workload.cri-socket")
+	wantProblem(t, given, socket, "not exist", "--collector.workload.cri-socket")
 
 	// The runtime comes later than the exporter.
 	having(inPod(idA, "default", "late", "main"), inPod(idB, "default", "later", "main")).start(t, socket)
@@ -261,8 +261,8 @@ func TestAdvice(t *testing.T) {
 func TestContainersRuntimeHangs(t *testing.T) {
 	asked := make(chan struct{})
 	r := &fakeRuntime{list: func(ctx context.Context) ([]*runtimeapi.Container, error) {
-		if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > runtimeTimeout {
-			t.Errorf("the list has until %v, want %v", deadline, runtimeTimeout)
+		if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > socketTimeout {
+			t.Errorf("the list has until %v, want %v", deadline, socketTimeout)
 		}
 		asked <- struct{}{}
 		<-ctx.Done()
@@ -281,7 +281,7 @@ func TestContainersRuntimeHangs(t *testing.T) {
 	begin := time.Now()
 	cancel()
 	ended.Wait()
-	if d := time.Since(begin); d > runtimeTimeout/2 {
+	if d := time.Since(begin); d > socketTimeout/2 {
 		t.Errorf("run ended %v after its context", d)
 	}
 	noProblem(t, c)
@@ -304,7 +304,7 @@ func TestContainersRuntimeRestarts(t *testing.T) {
 			<-pauses
 			unknown(t, c, idB) // it will be back: this host has Kubernetes
 			<-pauses
-			wantProblem(t, c, socket, "no such file")
+			wantProblem(t, c, socket, "not exist")
 			known(t, c, idA, a)
 
 			having(inPod(idB, "default", "b", "main")).start(t, socket)
@@ -336,10 +336,12 @@ func TestContainersRuntimeWithoutCRI(t *testing.T) {
 		unknown(t, c, idA)
 		<-pauses
 		known(t, c, idA, place{})
-		known(t, c, idB, place{}) // at once
-		noProblem(t, c)           // a Docker host
+		unknown(t, c, idB)
+		<-pauses
+		known(t, c, idB, place{})
+		noProblem(t, c) // a Docker host
 
-		// It is asked again when it is started anew, with the CRI this time.
+		// It is started anew, with the CRI this time.
 		stop()
 		having(inPod(containerNumber(3), "default", "a", "main")).start(t, socket)
 		unknown(t, c, containerNumber(3))
@@ -515,7 +517,7 @@ func TestContainersProblemPasses(t *testing.T) {
 		t.Error("no problem")
 	}
 	c.mu.Lock()
-	c.last.at = c.last.at.Add(-2*maxListDelay - time.Second)
+	c.at = c.at.Add(-2*maxListDelay - time.Second)
 	c.mu.Unlock()
 	noProblem(t, c)
 	c.find(idA)

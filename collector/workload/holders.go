@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -31,12 +30,9 @@ type Holder struct {
 const (
 	// maxHolders bounds what Holders returns. A CUDA program opens every GPU that it may see.
 	maxHolders = 256
-	// youngFor is how long a process counts as new: a program loads its libraries before it opens a GPU, which takes a
-	// minute or two.
-	youngFor = 2 * time.Minute
-	// oldEvery is the interval for an older process. Higher values cost less processor time and find a late holder later.
-	// With 5,000 processes of 20 open files a look at all takes half a second.
-	oldEvery = 5 * time.Minute
+	// lookEvery is the interval for a process that the driver does not list and that holds no GPU. Higher values cost less
+	// processor time and find a late holder later. With 5,000 processes of 20 open files a look at all takes half a second.
+	lookEvery = 5 * time.Minute
 	// maxLinks bounds the files of a process that are looked at, those with the lowest numbers. With more of them, one
 	// process with a million open files would hide the others for minutes.
 	maxLinks = 4096
@@ -50,52 +46,32 @@ const (
 type walks struct {
 	mu     sync.Mutex
 	budget *hostfs.Budget
-	began  time.Time     // the first call
-	now    time.Duration // since then, of this call
 	known  map[uint32]*walk
 }
 
-// walk is the schedule of a process, and what was seen of it.
+// walk is what was seen of a process.
 type walk struct {
-	first, last time.Duration // since began: the first call that saw it, and the last one that looked at it
-	looked      bool          // until then, last is first
-	postponed   bool          // the last call had no budget for it
-	start       uint64        // of the process that holds the devices
-	devices     []string
-	why         error // its files were unreadable at the last look
+	looked  time.Time // the last call that looked at it; zero: none yet
+	start   uint64    // of the process that holds the devices
+	devices []string
+	why     error // its files were unreadable at the last look
 }
 
 // begin begins a call, and forgets processes that are gone. It returns the processes to look at, the longest unseen first.
 // onGPU are the processes that the driver lists.
-func (w *walks) begin(pids []uint32, onGPU map[uint32]bool) (due []uint32) {
-	if w.began.IsZero() {
-		w.began = time.Now() // and now stays 0: isDue knows the first call by it
-	} else {
-		w.now = time.Since(w.began)
-	}
-	w.budget.Refill(time.Now())
+func (w *walks) begin(now time.Time, pids []uint32, onGPU map[uint32]bool) (due []uint32) {
+	w.budget.Refill(now)
 	known := make(map[uint32]*walk, len(pids))
 	for _, pid := range pids {
-		k := w.known[pid]
-		if k == nil {
-			k = &walk{first: w.now, last: w.now}
-		}
+		k := cmp.Or(w.known[pid], &walk{})
 		known[pid] = k
-		if onGPU[pid] || w.isDue(pid, k) {
+		if onGPU[pid] || len(k.devices) > 0 || now.Sub(k.looked) >= lookEvery {
 			due = append(due, pid)
 		}
 	}
 	w.known = known
-	slices.SortStableFunc(due, func(a, b uint32) int { return cmp.Compare(known[a].last, known[b].last) })
+	slices.SortStableFunc(due, func(a, b uint32) int { return known[a].looked.Compare(known[b].looked) })
 	return due
-}
-
-// isDue reports whether this call looks at a process that the driver does not list. The looks at old ones are spread over
-// oldEvery by their numbers.
-func (w *walks) isDue(pid uint32, k *walk) bool {
-	young := k.first > 0 && w.now-k.first < youngFor // a process of the first call is not new
-	turn := func(at time.Duration) time.Duration { return (at + time.Duration(pid)*time.Second) / oldEvery }
-	return !k.looked || k.postponed || len(k.devices) > 0 || young || turn(w.now) != turn(k.last)
 }
 
 // unreadable returns the lowest process whose files were unreadable at the last look, and why. The error is nil if there is
@@ -112,9 +88,6 @@ func (w *walks) unreadable() (lowest uint32, why error) {
 	return lowest, why
 }
 
-// openFile is a device file that a process has open, and the link to it.
-type openFile struct{ device, link string }
-
 // Holders returns the processes that have a GPU's device file open, with or without memory on it, ordered by pid: they keep
 // a GPU from being reset. A process counts once for each device. There are at most 256, of the lowest pids.
 //
@@ -123,11 +96,10 @@ type openFile struct{ device, link string }
 // A file that is mapped but no longer open does not count: to see it takes a lock of the process. Clients of NVML hold
 // device files, too, so this exporter is a holder.
 //
-// The first call reads the links of all open files on the system. Later calls read those of holders, of processes on a GPU,
-// and of processes younger than youngFor; of the others once in oldEvery. So a late holder is found by the first call that
-// is oldEvery after it opened the device, at the latest. All together read hostfs.PerSecond links a second at most. Beyond
-// that, the processes that were seen most recently wait, and what was seen of them stays. A look reads the first maxLinks
-// files of a process: a program opens its GPUs early.
+// The first call reads the links of all open files on the system. Later calls read those of new processes, of holders and of
+// processes on a GPU; of the others once in lookEvery, so that a late holder is found that late. All together read
+// hostfs.PerSecond links a second at most. Beyond that, the processes that were seen most recently wait, and what was seen of
+// them stays. A look reads the first maxLinks files of a process: a program opens its GPUs early.
 //
 // It returns ctx's error once ctx is done. Unreadable processes are left out; see Unseen. Calls do not overlap.
 func (r *Resolver) Holders(ctx context.Context) ([]Holder, error) {
@@ -138,35 +110,51 @@ func (r *Resolver) Holders(ctx context.Context) ([]Holder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	u := Unseen{}
-	for _, pid := range w.begin(pids, r.asked()) {
-		k := w.known[pid]
+	u, now := Unseen{}, time.Now()
+	for _, pid := range w.begin(now, pids, r.asked()) {
 		if w.budget.Spent() {
-			k.postponed = true
-			continue
+			break
 		}
+		k := w.known[pid]
 		err := r.findDevices(ctx, pid, k)
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("look for open device files: %w", ctx.Err())
 		}
-		k.last, k.looked, k.postponed, k.why = w.now, true, false, err
+		k.looked, k.why = now, err
 	}
 	u.Unreadable, u.Why = w.unreadable()
 	r.unseen.Store(&u)
 	return r.holders(ctx, pids), nil
 }
 
-// findDevices notes the device files that a process has open. The error means that they are unreadable.
+// findDevices notes the device files that a process has open, one of each. The error means that they are unreadable.
 func (r *Resolver) findDevices(ctx context.Context, pid uint32, k *walk) error {
-	files, err := r.deviceFiles(ctx, pid)
-	if gone(err) || err != nil && r.isKernelThread(pid) {
-		err = nil
-	}
 	k.devices = nil
-	if len(files) > 0 {
-		k.start, k.devices = r.confirm(pid, files)
+	d, err := r.open(pid)
+	if err == nil {
+		defer d.Close()
+		k.start, k.devices, err = r.devicesOf(ctx, d)
+	}
+	if gone(err) {
+		return nil
 	}
 	return err
+}
+
+// devicesOf returns the start of a process, and the device files that it has open.
+func (r *Resolver) devicesOf(ctx context.Context, d procDir) (start uint64, devices []string, err error) {
+	s, err := readStat(d)
+	if err != nil || s.Kernel { // nobody can list the files of a thread of the kernel
+		return 0, nil, err
+	}
+	err = hostfs.List(d.path()+"/fd", maxLinks, r.walks.budget, func(link, target string) error {
+		device, err := deviceOf(link, target)
+		if device != "" && !slices.Contains(devices, device) {
+			devices = append(devices, device)
+		}
+		return cmp.Or(err, ctx.Err())
+	})
+	return s.Start, devices, err
 }
 
 // holders returns the holders of the last looks, with their owners.
@@ -184,7 +172,7 @@ func (r *Resolver) holders(ctx context.Context, pids []uint32) []Holder {
 		id := gpu.ProcessID{PID: pid, Start: k.start}
 		r.Owner(id) // so that all are looked up at the same time
 		for _, device := range k.devices {
-			list = append(list, Holder{device, gpu.Process{ID: id, State: gpu.Letter(s.State)}})
+			list = append(list, Holder{device, gpu.Process{ID: id, State: s.State}})
 		}
 	}
 	list = list[:min(len(list), maxHolders)]
@@ -242,18 +230,6 @@ func (r *Resolver) processes() ([]uint32, error) {
 	return pids, nil
 }
 
-// deviceFiles returns the device files that a process has open, one of each.
-func (r *Resolver) deviceFiles(ctx context.Context, pid uint32) (files []openFile, err error) {
-	err = hostfs.List(r.path(pid)+"/fd", maxLinks, r.walks.budget, func(link, target string) error {
-		device, err := deviceOf(link, target)
-		if device != "" && !slices.ContainsFunc(files, func(f openFile) bool { return f.device == device }) {
-			files = append(files, openFile{device, link})
-		}
-		return cmp.Or(err, ctx.Err())
-	})
-	return files, err
-}
-
 // deviceOf returns the GPU's device file that a link with this text points to, "" if it is none.
 func deviceOf(link, target string) (string, error) {
 	device := deviceName(target)
@@ -263,7 +239,7 @@ func deviceOf(link, target string) (string, error) {
 	// Any file may have that name, also one on a file system that does not answer.
 	held, err := hostfs.Hold(link)
 	if gone(err) {
-		return device, nil // it was open a moment ago, and confirm checks it again
+		return device, nil // it was open a moment ago
 	}
 	if err != nil {
 		return "", err
@@ -289,24 +265,6 @@ func deviceName(path string) string {
 	return "/dev/nvidia" + n
 }
 
-// confirm returns the files of pid that are still open, and the start of the process that has them: another process may have
-// the number by now. A file that is open between two reads of one start belongs to that process.
-func (r *Resolver) confirm(pid uint32, files []openFile) (start uint64, devices []string) {
-	before, err := r.stat(pid)
-	if err != nil {
-		return 0, nil
-	}
-	for _, f := range files {
-		if target, err := os.Readlink(f.link); err == nil && deviceName(target) == f.device {
-			devices = append(devices, f.device)
-		}
-	}
-	if after, err := r.stat(pid); err != nil || after.Start != before.Start {
-		return 0, nil
-	}
-	return before.Start, devices
-}
-
 func (r *Resolver) stat(pid uint32) (hostfs.Stat, error) {
 	d, err := r.open(pid)
 	if err != nil {
@@ -314,10 +272,4 @@ func (r *Resolver) stat(pid uint32) (hostfs.Stat, error) {
 	}
 	defer d.Close()
 	return readStat(d)
-}
-
-// isKernelThread reports whether pid is a thread of the kernel, whose files nobody can list. Anyone may ask.
-func (r *Resolver) isKernelThread(pid uint32) bool {
-	s, err := r.stat(pid)
-	return err == nil && s.Kernel
 }

@@ -18,6 +18,8 @@ import (
 
 // procDir is the directory of one process in procfs.
 type procDir interface {
+	// path names the directory while it is open.
+	path() string
 	// read returns the first limit bytes of a file.
 	read(name string, limit int64) ([]byte, error)
 	Readlink(name string) (string, error)
@@ -26,18 +28,19 @@ type procDir interface {
 
 // openDir is an open directory. The kernel ties it to the process: once the process is gone every read fails, even if
 // another process has its number.
-type openDir struct{ *os.Root }
+type openDir struct{ *os.File }
 
 func openProcess(path string) (procDir, error) {
-	root, err := os.OpenRoot(path)
-	if err != nil {
-		return nil, err
-	}
-	return openDir{root}, nil
+	f, err := os.Open(path)
+	return openDir{f}, err
 }
 
+func (d openDir) path() string { return "/proc/self/fd/" + strconv.FormatUint(uint64(d.Fd()), 10) }
+
+func (d openDir) Readlink(name string) (string, error) { return os.Readlink(d.path() + "/" + name) }
+
 func (d openDir) read(name string, limit int64) ([]byte, error) {
-	f, err := d.Open(name)
+	f, err := os.Open(d.path() + "/" + name)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"syscall"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -18,46 +19,40 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// maxAnswer bounds an answer of the kubelet or of a runtime, in bytes. gRPC's own bound of 4 MiB is too low for large
-// nodes. The kubelet has this bound, too.
-const maxAnswer = 16 << 20
+const (
+	// maxAnswer bounds an answer of the kubelet or of a runtime, in bytes. gRPC's own bound of 4 MiB is too low for large
+	// nodes. The kubelet has this bound, too.
+	maxAnswer     = 16 << 20
+	socketTimeout = 5 * time.Second // of a connection and its call
+)
 
-// socketFile is what the file system shows of a socket.
-type socketFile struct {
-	path    string
-	missing bool
-	made    int64 // in nanoseconds, 0 if hidden: a server that starts replaces its socket
+// present returns the sockets that are not missing.
+func present(sockets []string) []string {
+	return slices.DeleteFunc(slices.Clone(sockets), func(socket string) bool {
+		_, err := os.Stat(socket)
+		return errors.Is(err, fs.ErrNotExist)
+	})
 }
 
-func (s socketFile) isMissing() bool { return s.missing }
-
-func lookAt(paths []string) []socketFile {
-	seen := make([]socketFile, len(paths))
-	for i, path := range paths {
-		info, err := os.Stat(path)
-		seen[i] = socketFile{path: path, missing: errors.Is(err, fs.ErrNotExist)}
-		if err == nil {
-			seen[i].made = info.ModTime().UnixNano()
-		}
-	}
-	return seen
-}
-
-func allMissing(sockets []socketFile) bool {
-	return !slices.ContainsFunc(sockets, func(s socketFile) bool { return !s.missing })
-}
-
-// dialSocket returns a client of a unix socket. It connects first itself, because gRPC's errors do not show whether the socket is
-// missing, forbidden or stale.
-func dialSocket(ctx context.Context, socket string) (*grpc.ClientConn, error) {
+// withSocket calls use with a client of a unix socket. Each call has its own connection: calls are rare, and a server that
+// starts replaces its socket. It connects first itself, because gRPC's errors do not show whether the socket is missing,
+// forbidden or stale.
+func withSocket(ctx context.Context, socket string, use func(context.Context, *grpc.ClientConn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, socketTimeout)
+	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	conn.Close()
-	return grpc.NewClient("unix:"+socket,
+	client, err := grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // the rights to the socket are the security
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return use(ctx, client)
 }
 
 // advice returns what a person can do about an error of a socket, to be added to it; "" where nothing is known. flag

@@ -121,7 +121,7 @@ func New(cfg Config) (*Resolver, error) {
 	r.open = func(pid uint32) (procDir, error) { return openProcess(r.path(pid)) }
 	r.unseen.Store(&Unseen{})
 	r.parents = make(chan struct{}, 1)
-	r.walks.budget = hostfs.NewBudget(hostfs.PerSecond, hostfs.Save)
+	r.walks.budget = hostfs.NewBudget(hostfs.PerSecond)
 	r.lookups = &lookups{read: func(id gpu.ProcessID) { r.lookUp(id) }, most: maxProcesses, wanted: map[gpu.ProcessID]*lookup{}}
 	return r, nil
 }

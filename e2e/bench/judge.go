@@ -16,8 +16,6 @@ import (
 // answer is what a rule says of one memory when it is asked.
 type answer struct {
 	leak bool
-	// confidence is how sure it is, 0 to 1, of a rule that tells it.
-	confidence float64
 	// ticket is the condition of the ticket: the memory leaks, or a process or a pod on it.
 	ticket bool
 	// waited says that page and ticket have lasted for as long as alerts wait.
@@ -65,6 +63,8 @@ func (o *options) judges() []judge {
 type sees struct {
 	alone  bool // the memory of the GPU, and no processes
 	probes bool // what the allocators in processes say, of PyTorch's kind and of BFC's
+	// strangers says that nobody knows what a process runs, so that what its program held before does not count.
+	strangers bool
 }
 
 // ours is the detector of the exporter.
@@ -96,8 +96,12 @@ func (o *ours) observe(s *gpu.Sample, in *gpu.Instance, _ gpu.Memory) error {
 		frame, _ = o.frames.Instance(gpu.Info{}, s, in)
 	}
 	for i := range frame.Members {
-		if m := &frame.Members[i]; !o.sees.probes {
+		m := &frame.Members[i]
+		if !o.sees.probes {
 			m.Allocated, m.Reserved, m.Split = detector.Value{}, detector.Value{}, detector.Value{}
+		}
+		if o.sees.strangers {
+			m.Runs = 0
 		}
 	}
 	if err := o.domain.Observe(frame); err != nil {
@@ -116,7 +120,7 @@ func (o *ours) ask() answer {
 		a.ticket = a.ticket || f.LeakDue || f.OOMDue && !said.Page
 	}
 	if v.Judged {
-		a.leak, a.confidence = v.Leak, v.Confidence
+		a.leak = v.Leak
 		a.eta, a.lower, a.upper = number(v.SecondsToOOM), number(v.Lower), number(v.Upper)
 	}
 	most := 0.0

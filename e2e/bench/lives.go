@@ -25,15 +25,8 @@ type lived struct {
 var withLives = []string{"ours", "ours, each life as if it were the first"}
 
 func livesJudges() []judge {
-	list := []judge{newOurs(detector.DefaultConfig(), sees{})}
-	for _, m := range detector.Mechanisms {
-		if m.Name == "given_back" {
-			cfg := detector.DefaultConfig()
-			cfg.Without = m.Is
-			list = append(list, newOurs(cfg, sees{}))
-		}
-	}
-	return list
+	cfg := detector.DefaultConfig()
+	return []judge{newOurs(cfg, sees{}), newOurs(cfg, sees{strangers: true})}
 }
 
 // benchLives writes what it is worth to know what a program held in its earlier lives.

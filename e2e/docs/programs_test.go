@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -154,33 +153,13 @@ func TestDemoPortInUse(t *testing.T) {
 	}
 }
 
-// output is what a program has printed so far.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-// Write implements io.Writer.
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(b)
-}
-
-// String returns it.
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 // startDemo runs a target of the Makefile until the end of the test, when it gets what Ctrl-C sends.
-func startDemo(t *testing.T, target, setting string) *output {
+func startDemo(t *testing.T, target, setting string) *harness.Output {
 	t.Helper()
 	demo := exec.Command("make", target, setting)
 	demo.Dir = harness.Root()
 	demo.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	o := &output{}
+	o := &harness.Output{}
 	demo.Stdout = o
 	if err := demo.Start(); err != nil {
 		t.Fatal(err)

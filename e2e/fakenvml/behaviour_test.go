@@ -10,48 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
-
-func TestFaults(t *testing.T) {
-	n := NewNode(2)
-	n.Faults = []Fault{
-		Fail("nvmlDeviceGetPowerUsage", UnknownError).On(n.GPUs[1].UUID).After(1).Times(2),
-		Fail("nvmlDeviceGetTemperature*", "777").Times(1),
-		Fail("nvmlDeviceGetHandleByIndex*", GPUIsLost).On(n.GPUs[1].UUID).After(1).Times(1),
-		Late("nvmlDeviceGetUUID", 30*time.Millisecond),
-		Race("nvmlDeviceGetComputeRunningProcesses*").Times(1),
-	}
-	n.GPUs[0].Unsupported = []string{"nvmlDeviceGetFieldValues"}
-	r := start(t, n)
-	a, b := r.device(0), r.device(1)
-	_, ret := r.nvml.DeviceGetHandleByIndex(1)
-	is(t, "handle", ret, nvml.ERROR_GPU_IS_LOST)
-	power := func(d nvml.Device) nvml.Return { _, ret := d.GetPowerUsage(); return ret }
-	same(t, "the other GPU", []nvml.Return{power(a), power(a), power(a)}, []nvml.Return{0, 0, 0})
-	same(t, "skip and times", []nvml.Return{power(b), power(b)}, []nvml.Return{0, nvml.ERROR_UNKNOWN})
-	r.write() // the same fault goes on counting
-	same(t, "skip and times after a write", []nvml.Return{power(b), power(b)}, []nvml.Return{nvml.ERROR_UNKNOWN, 0})
-	_, ret = a.GetTemperatureThreshold(nvml.TEMPERATURE_THRESHOLD_SHUTDOWN)
-	same(t, "a code of no name", int(ret), 777)
-	_, ret = a.GetTemperature(nvml.TEMPERATURE_GPU)
-	is(t, "after it", ret, nvml.SUCCESS)
-	began := time.Now()
-	got[string](t, "late")(a.GetUUID())(n.GPUs[0].UUID)
-	if took := time.Since(began); took < 30*time.Millisecond {
-		t.Errorf("late call took %v", took)
-	}
-	_, ret = a.GetComputeRunningProcesses() // which asks once more
-	ok(t, "a list that has grown", ret)
-	is(t, "unsupported", a.GetFieldValues(make([]nvml.FieldValue, 1)), nvml.ERROR_NOT_SUPPORTED)
-	is(t, "supported elsewhere", b.GetFieldValues(make([]nvml.FieldValue, 1)), nvml.SUCCESS)
-	c := r.log()
-	same(t, "counted", timeless(t, c.Functions["nvmlDeviceGetPowerUsage"]), Function{Calls: 7, Failures: 2})
-	same(t, "Init", timeless(t, c.Functions["nvmlInit_v2"]), Function{Calls: 1})
-	same(t, "references", c.References, 1)
-}
 
 func TestEnumerateAtInit(t *testing.T) {
 	n := NewNode(2)
@@ -163,14 +124,4 @@ func exported(t *testing.T, path string) []string {
 		}
 	}
 	return names
-}
-
-// timeless returns what was counted of a function, and fails if its calls took no time: how much is never the same.
-func timeless(t *testing.T, f Function) Function {
-	t.Helper()
-	if f.CPU <= 0 {
-		t.Errorf("%d calls took %v", f.Calls, f.CPU)
-	}
-	f.CPU = 0
-	return f
 }

@@ -99,10 +99,8 @@ type GPU struct {
 	Modes                          Modes
 	// Fields are values of nvmlDeviceGetFieldValues beside those that follow from the rest: ECC mode and totals, energy,
 	// power and its limits, PCIe replays, remapped rows, recovery action. Others are not supported.
-	Fields    map[FieldKey]Field
-	Processes []Process
-	// Samples are utilisation samples beside those of Processes: old ones, ones of processes that ended.
-	Samples    []Sample
+	Fields     map[FieldKey]Field
+	Processes  []Process
 	EventTypes uint64  // bit mask of the supported event types
 	Events     []Event // use [Node.Raise]
 	MIG        MIG
@@ -247,30 +245,16 @@ type Process struct {
 	List List
 	// Memory in bytes; Base NotAvailable is not known.
 	Memory Ramp
-	// Instance is where the process runs on a GPU in MIG mode; nil is none.
-	Instance *Instance
+	// Instance is the GPU instance that the process runs on, by its ID, in the first compute instance; 0 is none.
+	Instance uint32
 	// Utilization, where not nil, is a sample that is always fresh.
 	Utilization *Utilization
 }
 
-// An Instance is a compute instance of a GPU instance.
-type Instance struct {
-	GPU, Compute uint32
-}
-
-// A Sample is a process's utilisation at a time.
-type Sample struct {
-	PID uint32
-	// Stamp is the sample's time; if it is zero, the sample is always fresh.
-	Stamp       time.Time
-	Utilization Utilization
-}
-
 // An Event is delivered once to each event set whose registration is older than the event.
 type Event struct {
-	Seq                          uint64 // set by [Node.Raise]
-	Type, Data                   uint64
-	GPUInstance, ComputeInstance uint32 // all ones: none
+	Seq        uint64 // set by [Node.Raise]
+	Type, Data uint64
 }
 
 // Types of events, as NVML numbers them.
@@ -287,8 +271,7 @@ const (
 // for nvmlDeviceRegisterEvents in the [Calls] before the Write.
 func (n *Node) Raise(gpu int, eventType, data uint64) {
 	n.events++
-	e := Event{Seq: n.events, Type: eventType, Data: data, GPUInstance: math.MaxUint32, ComputeInstance: math.MaxUint32}
-	n.GPUs[gpu].Events = append(n.GPUs[gpu].Events, e)
+	n.GPUs[gpu].Events = append(n.GPUs[gpu].Events, Event{Seq: n.events, Type: eventType, Data: data})
 }
 
 // RaiseXID adds an XID event to the GPU of that index; see [Node.Raise].
@@ -297,7 +280,7 @@ func (n *Node) RaiseXID(gpu int, xid uint64) { n.Raise(gpu, EventXID, xid) }
 // Used returns the bytes that nvmlDeviceGetMemoryInfo_v2 gives for the GPU of that index when Elapsed is t.
 func (n *Node) Used(gpu int, t time.Duration) uint64 {
 	g := &n.GPUs[gpu]
-	return g.used(g.Memory, nil, t)
+	return g.used(g.Memory, 0, t)
 }
 
 // InstanceUsed is Used for the GPU instance of that ID.
@@ -305,23 +288,23 @@ func (n *Node) InstanceUsed(gpu int, instance uint32, t time.Duration) uint64 {
 	g := &n.GPUs[gpu]
 	for _, i := range g.MIG.Instances {
 		if i.ID == instance {
-			return g.used(i.Memory, &instance, t)
+			return g.used(i.Memory, instance, t)
 		}
 	}
 	return 0
 }
 
-func (g *GPU) used(m Memory, instance *uint32, t time.Duration) uint64 {
+func (g *GPU) used(m Memory, instance uint32, t time.Duration) uint64 {
 	used := m.Used.At(t)
 	seen := map[[2]uint32]bool{}
 	for _, list := range []List{Compute, Graphics, MPS} { // the first entry counts, in the fake's order
 		for _, p := range g.Processes {
-			key := [2]uint32{p.PID, p.gpuInstance()}
+			key := [2]uint32{p.PID, p.Instance}
 			if p.list() != list || seen[key] {
 				continue
 			}
 			seen[key] = true
-			if m.AddProcesses && p.Memory.Base != NotAvailable && (instance == nil || p.gpuInstance() == *instance) {
+			if m.AddProcesses && p.Memory.Base != NotAvailable && (instance == 0 || p.Instance == instance) {
 				used += p.Memory.At(t)
 			}
 		}
@@ -334,18 +317,4 @@ func (p *Process) list() List {
 		return Compute
 	}
 	return p.List
-}
-
-func (p *Process) gpuInstance() uint32 {
-	if p.Instance == nil {
-		return math.MaxUint32
-	}
-	return p.Instance.GPU
-}
-
-func (p *Process) computeInstance() uint32 {
-	if p.Instance == nil {
-		return math.MaxUint32
-	}
-	return p.Instance.Compute
 }

@@ -137,7 +137,7 @@ func (w *scriptWriter) gpu(g *GPU) {
 	w.processes(g)
 	w.line("event_types", g.EventTypes)
 	for _, e := range g.Events {
-		w.line("event", e.Seq, e.Type, e.Data, e.GPUInstance, e.ComputeInstance)
+		w.line("event", e.Seq, e.Type, e.Data)
 	}
 	w.mig(&g.MIG)
 }
@@ -216,23 +216,15 @@ func (w *scriptWriter) fields(g *GPU) {
 func (w *scriptWriter) processes(g *GPU) {
 	for i := range g.Processes {
 		p := &g.Processes[i]
-		w.line("process", p.list(), p.PID, p.gpuInstance(), p.computeInstance(), p.Memory)
-		if p.Utilization != nil {
-			w.sample(Sample{PID: p.PID, Utilization: *p.Utilization})
+		gpuInstance, computeInstance := p.Instance, 0
+		if p.Instance == 0 {
+			gpuInstance, computeInstance = math.MaxUint32, math.MaxUint32
+		}
+		w.line("process", p.list(), p.PID, gpuInstance, computeInstance, p.Memory)
+		if u := p.Utilization; u != nil {
+			w.line("sample", p.PID, u.SM, u.Memory, u.Encoder, u.Decoder, u.JPEG, u.OFA)
 		}
 	}
-	for _, s := range g.Samples {
-		w.sample(s)
-	}
-}
-
-func (w *scriptWriter) sample(s Sample) {
-	stamp := "now"
-	if !s.Stamp.IsZero() {
-		stamp = strconv.FormatInt(s.Stamp.UnixMicro(), 10)
-	}
-	u := s.Utilization
-	w.line("sample", s.PID, stamp, u.SM, u.Memory, u.Encoder, u.Decoder, u.JPEG, u.OFA)
 }
 
 func (w *scriptWriter) mig(m *MIG) {

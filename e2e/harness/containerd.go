@@ -128,9 +128,8 @@ SystemdCgroup = false
 `
 
 // RunPod starts a container in a pod, which is made if it is not there, as the
-// kubelet does. It returns the number of the container's process, as the host has
-// it, and the container's ID.
-func (c *Containerd) RunPod(t testing.TB, namespace, name, container string) (pid int, containerID string) {
+// kubelet does. It returns the number of the container's process, as the host has it.
+func (c *Containerd) RunPod(t testing.TB, namespace, name, container string) (pid int) {
 	t.Helper()
 	return c.RunContainer(t, namespace, name, &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: container},
@@ -140,13 +139,14 @@ func (c *Containerd) RunPod(t testing.TB, namespace, name, container string) (pi
 }
 
 // RunContainer is RunPod for a container of another image, or with other rights. The network is the host's.
-func (c *Containerd) RunContainer(t testing.TB, namespace, name string, config *cri.ContainerConfig) (pid int, containerID string) {
+func (c *Containerd) RunContainer(t testing.TB, namespace, name string, config *cri.ContainerConfig) (pid int) {
 	t.Helper()
 	p := c.pods[namespace+"/"+name]
 	if p == nil {
 		p = c.newPod(t, namespace, name, config.GetLinux().GetSecurityContext().GetNamespaceOptions())
 	}
-	config.Labels = with(p.config.GetLabels(), "io.kubernetes.container.name", config.GetMetadata().GetName())
+	config.Labels = maps.Clone(p.config.GetLabels())
+	config.Labels["io.kubernetes.container.name"] = config.GetMetadata().GetName()
 	ctx, cancel := context.WithTimeout(t.Context(), runtimeTimeout)
 	defer cancel()
 	created, err := c.runtime.CreateContainer(ctx, &cri.CreateContainerRequest{
@@ -155,7 +155,7 @@ func (c *Containerd) RunContainer(t testing.TB, namespace, name string, config *
 	if err != nil {
 		t.Fatal(err)
 	}
-	containerID = created.GetContainerId()
+	containerID := created.GetContainerId()
 	if _, err := c.runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: containerID}); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func (c *Containerd) RunContainer(t testing.TB, namespace, name string, config *
 	if err := json.Unmarshal([]byte(status.GetInfo()["info"]), &info); err != nil || info.PID == 0 {
 		t.Fatalf("container %s has no pid: %v: %s", containerID, err, status.GetInfo())
 	}
-	return info.PID, containerID
+	return info.PID
 }
 
 // namespaces are those of a pod that has the host's network, for which nothing has
@@ -217,13 +217,6 @@ func (c *Containerd) removePods(t testing.TB) {
 		}
 		delete(c.pods, name)
 	}
-}
-
-// with returns labels and one more.
-func with(labels map[string]string, name, value string) map[string]string {
-	all := maps.Clone(labels)
-	all[name] = value
-	return all
 }
 
 // importImage makes the image of the pods known to containerd.

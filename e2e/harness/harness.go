@@ -152,7 +152,7 @@ type Process struct {
 
 	name   string
 	cmd    *exec.Cmd
-	output output
+	output Output
 	done   chan struct{} // closed once the process has ended
 	err    error         // of Wait; valid once done is closed
 }
@@ -269,33 +269,38 @@ func (p *Process) Wait(t testing.TB, deadline time.Duration) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// output collects what a process writes while the test reads it.
-type output struct {
+// Output collects what a process writes while the test reads it.
+type Output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (o *output) Write(b []byte) (int, error) {
+// Write implements io.Writer.
+func (o *Output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buf.Write(b)
 }
 
-func (o *output) String() string {
+// String returns all so far.
+func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.buf.String()
 }
 
 // Get returns the body at the URL, and an error unless the answer is 200.
-func Get(url string) ([]byte, error) {
+func Get(url string) ([]byte, error) { return GetBy(http.DefaultClient, url) }
+
+// GetBy is Get by a client.
+func GetBy(client *http.Client, url string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}

@@ -18,83 +18,38 @@ import (
 // StartPrometheus runs the real Prometheus with this configuration on a free
 // port of 127.0.0.1 until the end of the test, and returns once it is ready.
 func StartPrometheus(t testing.TB, config string) *Process {
-	t.Helper()
-	return startConfigured(t, "prometheus", config, "--storage.tsdb.path=data")
+	return startPrometheus(t, "prometheus", config)
 }
 
-// startConfigured runs a program of Prometheus's with a configuration, in a folder of its own.
-func startConfigured(t testing.TB, name, config string, flags ...string) *Process {
+// StartOldest runs the oldest Prometheus that there may be, which make check-oldest builds.
+func StartOldest(t testing.TB, config string) *Process {
+	return startPrometheus(t, "oldest/prometheus", config)
+}
+
+func startPrometheus(t testing.TB, name, config string) *Process {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "config.yml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(ExternalTool(t, name), append(flags, "--config.file=config.yml", "--web.listen-address=127.0.0.1:0")...)
+	cmd := exec.Command(ExternalTool(t, name), "--storage.tsdb.path=data", "--config.file=config.yml", "--web.listen-address=127.0.0.1:0")
 	cmd.Dir = dir
 	p := start(t, name, cmd)
 	p.waitReady(t)
 	return p
 }
 
-// What a test replaces in examples/prometheus.yml.
-const (
-	exampleInterval     = ": 15s"
-	exampleRules        = "/etc/prometheus/rules/gpu_leak_exporter/*.yaml"
-	exampleAlertmanager = "localhost:9093"
-	exampleTarget       = "localhost:9844"
-)
-
-// Example says what differs from examples/prometheus.yml. What is empty is as the
-// example has it.
-type Example struct {
-	// Targets are the exporters to scrape, in place of the one on this machine.
-	Targets []*Process
-	// Alertmanager is who gets the alerts.
-	Alertmanager *Process
-	// Rules is the folder of the rule files, *.yaml.
-	Rules string
-	// Cluster is a label that the targets get.
-	Cluster string
-	// Interval is that of scrapes and of evaluations, such as 1s.
-	Interval string
-}
-
-// StartPrometheus runs Prometheus with the example as StartPrometheus does.
-func (e Example) StartPrometheus(t testing.TB) *Process {
+// ExampleConfig returns examples/prometheus.yml for these exporters, with a scrape and an evaluation each second, and the rule files
+// of a folder.
+func ExampleConfig(t testing.TB, rules string, exporters ...*Process) string {
 	t.Helper()
-	return StartPrometheus(t, e.Config(t))
-}
-
-// StartOldest runs the oldest Prometheus that there may be, which make check-oldest builds.
-func (e Example) StartOldest(t testing.TB) *Process {
-	t.Helper()
-	return startConfigured(t, "oldest/prometheus", e.Config(t), "--storage.tsdb.path=data")
-}
-
-// Config returns the example with what differs.
-func (e Example) Config(t testing.TB) string {
-	t.Helper()
-	text := ReadExample(t, "prometheus.yml")
-	if len(e.Targets) > 0 {
-		addresses := make([]string, len(e.Targets))
-		for i, p := range e.Targets {
-			addresses[i] = p.Address()
-		}
-		text = Replace(t, text, exampleTarget, strings.Join(addresses, "', '"), 1)
+	addresses := make([]string, len(exporters))
+	for i, p := range exporters {
+		addresses[i] = p.Address()
 	}
-	if e.Cluster != "" {
-		text = strings.TrimRight(text, "\n") + "\n        labels: {cluster: " + e.Cluster + "}\n"
-	}
-	if e.Alertmanager != nil {
-		text = Replace(t, text, exampleAlertmanager, e.Alertmanager.Address(), 1)
-	}
-	if e.Rules != "" {
-		text = Replace(t, text, exampleRules, filepath.Join(e.Rules, "*.yaml"), 1)
-	}
-	if e.Interval != "" {
-		text = Replace(t, text, exampleInterval, ": "+e.Interval, 2)
-	}
-	return text
+	text := Replace(t, ReadExample(t, "prometheus.yml"), "localhost:9844", strings.Join(addresses, "', '"), 1)
+	text = Replace(t, text, "/etc/prometheus/rules/gpu_leak_exporter/*.yaml", filepath.Join(rules, "*.yaml"), 1)
+	return Replace(t, text, ": 15s", ": 1s", 2)
 }
 
 // ReadExample returns a file of examples/.

@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build e2e && nightly
+//go:build e2e
 
 package incidents
 
@@ -11,10 +11,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/alertmanager/alert"
@@ -39,6 +41,11 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
+
+// instance is the target of the node.
+const instance = "node-1:9844"
+
+func address(host string) *url.URL { return &url.URL{Scheme: "http", Host: host} }
 
 // message is one notification that reached a webhook.
 type message struct {
@@ -154,6 +161,23 @@ func startAlertmanager(t *testing.T, to *onCall) *alertmanager {
 		inhibitor.Stop()
 		alerts.Close()
 	}}
+}
+
+// notified runs Alertmanager in a bubble while something is done, and returns what the on-call was told.
+func notified(t *testing.T, do func(t *testing.T, am *alertmanager)) (messages []message) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		to := newOnCall()
+		hook := &http.Server{Handler: to}
+		go func() { _ = hook.Serve(to) }()
+		am := startAlertmanager(t, to)
+		do(t, am)
+		am.stop()
+		_ = hook.Close()
+		synctest.Wait()
+		messages = to.messages
+	})
+	return messages
 }
 
 func must(t *testing.T, err error) {

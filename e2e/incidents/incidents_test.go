@@ -8,8 +8,6 @@ package incidents
 import (
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -375,19 +373,6 @@ func TestIncidents(t *testing.T) {
 			})
 		}
 	})
-	file := filepath.Join(harness.Root(), "e2e/incidents/README.md")
-	text, err := os.ReadFile(file)
-	must(t, err)
-	const from, to = "<!-- TestIncidents writes this table. -->\n", "<!-- its end -->\n"
-	head, rest, found := strings.Cut(string(text), from)
-	old, tail, found2 := strings.Cut(rest, to)
-	table := "| what happens | asked | pages | tickets | first after | before the end | | what the last message says that something is over |\n|---|---|---|---|---|---|---|---|\n" + strings.Join(rows, "")
-	switch {
-	case !found || !found2:
-		t.Fatalf("%s has no %q", file, from)
-	case *update:
-		must(t, os.WriteFile(file, []byte(head+from+table+to+tail), 0o644))
-	case old != table:
-		t.Errorf("the table is another one: go test -tags e2e,nightly ./incidents -update\n%s", table)
-	}
+	harness.HoldTable(t, "e2e/incidents/README.md", "| what happens | asked | pages | tickets | first after | before the end | | what the last message says that something is over |\n"+
+		"|---|---|---|---|---|---|---|---|\n"+strings.Join(rows, ""), *update)
 }

@@ -55,7 +55,7 @@ func (p *program) process(began time.Time, at time.Duration) gpu.Process {
 	return gpu.Process{
 		ID: gpu.ProcessID{PID: p.pid, Start: uint64(started / tick)}, Type: gpu.Compute, Started: gpu.Some(started),
 		Used: gpu.Some(p.bytes(at)), SM: gpu.Some(busy), CPU: gpu.Some(time.Duration(busy * float64(age)).Truncate(tick)),
-		State: 'S', Orphaned: p.orphaned, Owner: &owner,
+		State: "S", Orphaned: p.orphaned, Owner: &owner,
 	}
 }
 

@@ -8,7 +8,6 @@ package incidents
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -69,23 +68,14 @@ func startExporter(t *testing.T, d *driver, state string) *exporter {
 }
 
 // run plays it and returns what the on-call was told.
-func (p *play) run(t *testing.T) (messages []message) {
+func (p *play) run(t *testing.T) []message {
 	t.Helper()
 	state := filepath.Join(t.TempDir(), "state")
-	synctest.Test(t, func(t *testing.T) {
-		to := newOnCall()
-		hook := &http.Server{Handler: to}
-		go func() { _ = hook.Serve(to) }()
-		am := startAlertmanager(t, to)
+	return notified(t, func(t *testing.T, am *alertmanager) {
 		prom := startPrometheus(t, am)
 		p.follow(t, prom, state)
 		prom.stop()
-		am.stop()
-		_ = hook.Close()
-		synctest.Wait()
-		messages = to.messages
 	})
-	return messages
 }
 
 // follow lets the time of the play pass, with a scrape at each interval.

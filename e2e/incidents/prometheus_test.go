@@ -12,7 +12,6 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -36,11 +35,6 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
-
-// instance is the target of the node.
-const instance = "node-1:9844"
-
-func address(host string) *url.URL { return &url.URL{Scheme: "http", Host: host} }
 
 // server is Prometheus with the example's configuration and the shipped rules.
 type server struct {

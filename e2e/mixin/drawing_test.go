@@ -4,11 +4,9 @@
 package mixin
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -85,27 +83,5 @@ func TestDashboardsAreDrawnWell(t *testing.T) {
 	}
 	if timelines < 4 {
 		t.Errorf("only %d timelines were looked at", timelines)
-	}
-}
-
-// TestDrawingFaults has what was drawn wrong once.
-func TestDrawingFaults(t *testing.T) {
-	for text, says := range map[string]string{
-		`{"type": "state-timeline", "title": "A", "gridPos": {"w": 9, "h": 9}, "fieldConfig": {"defaults": {"mappings": [1], "color": {"mode": "thresholds"}}}}`:               "fixed color mode",
-		`{"type": "state-timeline", "title": "A", "gridPos": {"w": 9, "h": 9}, "fieldConfig": {"defaults": {"mappings": [1], "noValue": "none", "color": {"mode": "fixed"}}}}`: "text for no value",
-		`{"type": "timeseries", "title": "A", "gridPos": {"w": 9, "h": 9}, "fieldConfig": {"defaults": {"noValue": "none"}}}`:                                                  "ticks between",
-	} {
-		var p panel
-		if err := json.Unmarshal([]byte(text), &p); err != nil {
-			t.Fatal(err)
-		}
-		if got := p.fault(); (got == "") != (says == "") || !strings.Contains(got, says) {
-			t.Errorf("%s: %q, want %q", text, got, says)
-		}
-	}
-	for expr, wrong := range map[string]bool{"increase(a[1m])": true, "a unless a offset 1m": true, "increase(a[$__rate_interval])": false, "a offset $__interval": false} {
-		if got := annotationFault(expr); (got != "") != wrong {
-			t.Errorf("%s: %q", expr, got)
-		}
 	}
 }

@@ -150,28 +150,5 @@ func TestTimeToPage(t *testing.T) {
 			}
 		}
 	}
-	holdsTable(t, "TestTimeToPage", table.String())
-}
-
-// holdsTable holds a table of mixin/README.md against what the test of that name has measured, or writes it there.
-func holdsTable(t *testing.T, test, table string) {
-	t.Helper()
-	file := filepath.Join(harness.Root(), "mixin/README.md")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	from, to := "<!-- "+test+" writes this table. -->\n", "<!-- its end -->\n"
-	head, rest, found1 := strings.Cut(string(text), from)
-	old, tail, found2 := strings.Cut(rest, to)
-	switch {
-	case !found1 || !found2:
-		t.Fatalf("mixin/README.md has no %q", from)
-	case *update:
-		if err := os.WriteFile(file, []byte(head+from+table+to+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	case old != table:
-		t.Errorf("the table of mixin/README.md is another one: go test -tags e2e,nightly -run %s ./mixin -update\n%s", test, table)
-	}
+	harness.HoldTable(t, "mixin/README.md", table.String(), *update)
 }

@@ -106,37 +106,37 @@ func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	if b.rules, err = b.detector.load(); err != nil {
 		return err
 	}
-	var list []*series
+	var judged judgedFile
 	if b.prometheus.URL != "" {
-		list, err = b.judgePrometheus(ctx, stderr)
+		judged, err = b.judgePrometheus(ctx, stderr)
 	} else {
-		list, err = b.judgeFiles(ctx, stderr)
+		judged, err = b.judgeFiles(ctx, stderr)
 	}
 	if err != nil {
 		return err
 	}
-	results := resultsOf(list)
-	if err := b.write(stdout, results); err != nil {
+	distinguish(judged.results)
+	if err := b.write(stdout, judged); err != nil {
 		return err
 	}
 	switch {
-	case slices.ContainsFunc(results, b.fails):
+	case slices.ContainsFunc(judged.results, b.fails):
 		return command.ExitStatus(command.Leak)
-	case !slices.ContainsFunc(results, func(f result) bool { return f.judged() || f.final().muted }):
+	case !slices.ContainsFunc(judged.results, func(r *result) bool { return r.judged || r.muted }):
 		return command.ExitStatus(command.Unjudged)
 	}
 	return nil
 }
 
 // fails reports whether a result is what --fail-on names.
-func (b *backtest) fails(f result) bool {
+func (b *backtest) fails(r *result) bool {
 	switch b.failOn {
 	case levelPage.String():
-		return f.level == levelPage
+		return r.level() == levelPage
 	case levelTicket.String():
-		return f.level >= levelTicket
+		return r.level() >= levelTicket
 	}
-	return len(f.alarms) > 0 // a memory may fill up without a leak
+	return r.leaked() // a memory may fill up without a leak
 }
 
 // check returns an error if the call cannot be carried out.
@@ -162,10 +162,10 @@ func (b *backtest) check() error {
 }
 
 // judgePrometheus judges what a Prometheus holds.
-func (b *backtest) judgePrometheus(ctx context.Context, stderr io.Writer) ([]*series, error) {
+func (b *backtest) judgePrometheus(ctx context.Context, stderr io.Writer) (f judgedFile, err error) {
 	span, err := b.prometheus.TimeRange(time.Now().Truncate(time.Second))
 	if err != nil {
-		return nil, err
+		return f, err
 	}
 	said := map[string]bool{} // each part of the range may be answered with the same warning
 	b.prometheus.Warn = func(text string) {
@@ -176,21 +176,22 @@ func (b *backtest) judgePrometheus(ctx context.Context, stderr io.Writer) ([]*se
 	}
 	h, err := b.prometheus.Read(ctx, span, b.unit)
 	if err != nil {
-		return nil, err
+		return f, err
 	}
 	return b.judge(ctx, h)
 }
 
-// judgedFile is what came of a file.
+// judgedFile has the results of a file, or of all.
 type judgedFile struct {
-	series   []*series
+	results  []*result
+	lines    []Line
 	warnings []string // what was not used of it
 }
 
 // judgeFiles judges the files, several at once. Their series come in the order of the files. After an error it waits for a
 // moment only: nothing wakes a reader of a pipe whose writer is silent. It is left behind, and ends with its writer, or with
 // the program, which has nothing to do but to say so.
-func (b *backtest) judgeFiles(ctx context.Context, stderr io.Writer) (list []*series, err error) {
+func (b *backtest) judgeFiles(ctx context.Context, stderr io.Writer) (all judgedFile, err error) {
 	judged := make([]judgedFile, len(b.files))
 	done := judged // what nobody writes any more
 	group, ctx := errgroup.WithContext(ctx)
@@ -218,12 +219,13 @@ func (b *backtest) judgeFiles(ctx context.Context, stderr io.Writer) (list []*se
 		for _, text := range f.warnings {
 			fmt.Fprintf(stderr, "%s: %s\n", command.Program, text)
 		}
-		list = append(list, f.series...)
+		all.results, all.lines = append(all.results, f.results...), append(all.lines, f.lines...)
 	}
+	slices.SortStableFunc(all.lines, func(a, b Line) int { return a.Time.Compare(b.Time) })
 	if errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted")
 	}
-	return list, err
+	return all, err
 }
 
 // judgeFile judges one file.
@@ -240,19 +242,20 @@ func (b *backtest) judgeFile(ctx context.Context, name string) (f judgedFile, er
 	if err != nil {
 		return f, err
 	}
-	if f.series, err = b.judge(ctx, h); err != nil {
+	if f, err = b.judge(ctx, h); err != nil {
 		return f, err
 	}
 	for _, text := range h.LeftOut() {
 		f.warnings = append(f.warnings, name+": "+text)
 	}
-	if !slices.ContainsFunc(f.series, func(x *series) bool { return x.samples > 0 }) {
-		return f, fmt.Errorf("%s: %w", name, noMemory(f.series))
+	if !slices.ContainsFunc(f.results, func(r *result) bool { return r.samples > 0 }) {
+		return f, fmt.Errorf("%s: %w", name, noMemory(f.results))
 	}
-	for _, x := range f.series {
-		if len(b.files) > 1 {
-			x.from = name
+	if len(b.files) > 1 {
+		for _, r := range f.results {
+			r.from = name
 		}
+		nameFile(f.lines, name)
 	}
 	return f, nil
 }
@@ -272,7 +275,7 @@ func (r *ctxReader) Read(b []byte) (int, error) {
 }
 
 // noMemory is the error of a history without a single amount of used memory.
-func noMemory(list []*series) error {
+func noMemory(list []*result) error {
 	if len(list) == 0 {
 		return errors.New("holds no samples: let the recording run longer")
 	}
@@ -280,11 +283,14 @@ func noMemory(list []*series) error {
 }
 
 // judge runs the detector over a history.
-func (b *backtest) judge(ctx context.Context, h history.History) ([]*series, error) {
+func (b *backtest) judge(ctx context.Context, h history.History) (f judgedFile, err error) {
 	j := newJudge(b.rules, b.step, b.output)
-	err := h.Each(ctx, func(m *history.Memory, s *gpu.Sample) error {
+	err = h.Each(ctx, func(m *history.Memory, s *gpu.Sample) error {
 		if total := s.Memory.Total; total.OK && total.V > 0 && total.V < leastCapacity {
 			return fmt.Errorf("there are %s of memory at %s, less than any GPU has: check the unit, that of --unit or behind a name in --columns", humanize.Bytes(float64(total.V)), s.Time.Format(time.RFC3339))
+		}
+		if !s.Memory.Used.OK && s.ProcessesKnown { // a log of processes alone: their sum stands for the memory
+			s.Memory.Used, s.ProcessesComplete = history.SumOf(s.Processes), true
 		}
 		if b.capacity > 0 {
 			if err := b.limit(s); err != nil {
@@ -293,19 +299,13 @@ func (b *backtest) judge(ctx context.Context, h history.History) ([]*series, err
 		}
 		return j.add(m, s)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return j.end(), nil
+	f.results, f.lines = j.end(), j.lines
+	return f, err
 }
 
-// limit gives a sample the capacity that was asked for. Where only the processes
-// are known, their sum stands in for the memory that is to be held against it.
+// limit gives a sample the capacity that was asked for.
 func (b *backtest) limit(s *gpu.Sample) error {
 	s.Memory.Total, s.Memory.Reserved = gpu.Some(uint64(b.capacity)), gpu.Opt[uint64]{}
-	if !s.Memory.Used.OK && s.ProcessesKnown {
-		s.Memory.Used, s.ProcessesComplete = history.SumOf(s.Processes), true
-	}
 	if used := float64(s.Memory.Used.V); used > b.capacity {
 		return fmt.Errorf("--capacity=%s: %s are in use at %s: give what the GPU has, such as 80GiB", humanize.Bytes(b.capacity), humanize.Bytes(used), s.Time.Format(time.RFC3339))
 	}
@@ -313,14 +313,14 @@ func (b *backtest) limit(s *gpu.Sample) error {
 }
 
 // write writes what came out.
-func (b *backtest) write(w io.Writer, results []result) (err error) {
+func (b *backtest) write(w io.Writer, judged judgedFile) (err error) {
 	switch b.output {
 	case outputJSON:
-		err = writeLines(w, results, b.step)
+		err = writeLines(w, judged.lines)
 	case outputHTML:
-		err = writeReport(w, results, b.logs.Location)
+		err = writeReport(w, judged.results, b.logs.Location)
 	default:
-		err = writeTable(w, results, b.logs.Location)
+		err = writeTable(w, judged.results, b.logs.Location)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the %s: %w", b.output, err)

@@ -4,16 +4,55 @@
 package backtest
 
 import (
+	"bytes"
 	_ "embed"
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 )
+
+const (
+	// mostEvents is how many events of a memory are listed.
+	mostEvents = 20
+	// longestText bounds what is written of an event, in characters.
+	longestText = 1000
+)
+
+// lines writes the events of a memory, or why there are none.
+func (r *result) lines(loc *time.Location) (list []string) {
+	for i, e := range r.events {
+		if i == mostEvents {
+			return append(list, fmt.Sprintf("… and %d more", len(r.events)-i))
+		}
+		when, what, text := e.said(loc)
+		list = append(list, fmt.Sprintf("%s  %-6s  %s", when, what, cli.Printable(text, longestText)))
+	}
+	if list == nil {
+		list = []string{cli.Printable(r.text, longestText)}
+	}
+	return list
+}
+
+// writeTable writes the events of each memory, the most urgent first, and the headline below them.
+func writeTable(w io.Writer, list []*result, loc *time.Location) error {
+	var b bytes.Buffer
+	for _, r := range slices.SortedStableFunc(slices.Values(list), compare) {
+		fmt.Fprintf(&b, "%s: %s\n", cli.Printable(r.title(), longestText), r.facts())
+		for _, line := range r.lines(loc) {
+			fmt.Fprintf(&b, "  %s\n", line)
+		}
+	}
+	fmt.Fprintf(&b, "\n%s\n", cli.Printable(headline(list, loc), longestText))
+	_, err := b.WriteTo(w)
+	return err
+}
 
 //go:embed report.html
 var reportHTML string
@@ -26,117 +65,72 @@ type report struct {
 	Urgent   bool // it is bad news
 	Detail   string
 	Style    template.CSS
-	Leaks    []reportRow
-	Others   []reportRow
+	Memories []reportMemory
 }
 
-// reportRow is one series.
-type reportRow struct {
-	Name, File, Verdict     string
-	Class                   string // bad, warn, ok or wait
-	Span, Samples, Peak     string
-	Pattern, Growth, Leaked string
-	Forecast, Alert         string
-	Plot                    template.HTML
+type reportMemory struct {
+	Name, File, Facts string
+	Tag, Class        string
+	Open              bool
+	Lines             []string
+	Plot              template.HTML
 }
 
 // writeReport writes a page that needs nothing else.
-func writeReport(w io.Writer, list []result, loc *time.Location) error {
+func writeReport(w io.Writer, list []*result, loc *time.Location) error {
 	r := report{Headline: headline(list, loc), Style: plot.Style}
-	shown, brief := rows(list)
-	for i := range shown {
-		row := rowOf(&shown[i], loc, i)
-		if shown[i].level > levelNone {
-			r.Leaks = append(r.Leaks, row)
-			r.Urgent = r.Urgent || shown[i].level > levelVerdict
-		} else {
-			r.Others = append(r.Others, row)
-		}
-	}
 	var samples uint64
-	for i := range list {
-		samples += list[i].samples
+	for i, m := range slices.SortedStableFunc(slices.Values(list), compare) {
+		row := reportMemory{Name: m.name, File: m.from, Facts: m.facts(), Lines: m.lines(loc), Open: i < 8 || m.level() > levelNone}
+		row.Tag, row.Class = m.tag()
+		if m.samples > 0 {
+			row.Plot = m.drawing(loc, i).SVG()
+		}
+		r.Memories = append(r.Memories, row)
+		r.Urgent = r.Urgent || m.level() > levelVerdict
+		samples += m.samples
 	}
-	r.Detail = fmt.Sprintf("%d series, %d of them leaking; %d samples. Times are %s.", len(list), len(r.Leaks), samples, loc)
-	if brief > 0 {
-		r.Detail += fmt.Sprintf(" Not shown are %d %s.", brief, briefWords)
-	}
+	r.Detail = fmt.Sprintf("%d memories, %d of them leaking; %d samples. Times are %s.", len(list), number(list, (*result).leaked), samples, loc)
 	return reportPage.Execute(w, r)
 }
 
-func rowOf(f *result, loc *time.Location, number int) reportRow {
-	row := reportRow{
-		Name: f.name, File: f.from, Verdict: f.verdict(loc), Class: "ok",
-		Span: humanize.Duration(f.span()), Samples: strconv.FormatUint(f.samples, 10), Peak: f.peakText(),
-		Pattern: f.pattern(), Growth: f.growth(), Leaked: f.retained(), Forecast: f.forecast(), Alert: f.told(loc),
+// tag is the worst of a memory in a word, and its class of style.
+func (r *result) tag() (text, class string) {
+	switch level := r.level(); {
+	case level > levelVerdict:
+		return level.String(), "bad"
+	case level == levelVerdict:
+		return "leak", "warn"
+	case r.muted:
+		return "muted", "wait"
+	case !r.judged:
+		return "not judged", "wait"
+	case r.suspected:
+		return "no leak yet", "warn"
 	}
-	if !f.unknown() {
-		row.Plot = f.drawing(loc, number).SVG()
-	}
-	switch {
-	case f.level > levelVerdict:
-		row.Class = "bad"
-	case f.level == levelVerdict, f.suspected():
-		row.Class = "warn"
-	case !f.judged(), f.unknown():
-		row.Class = "wait"
-	}
-	return row
+	return "no leak", "ok"
 }
 
-// described says in words what the plot shows.
-func (f *result) described(loc *time.Location) string {
-	text := fmt.Sprintf("From %s to %s, %s in all, at %s in the end and %s at most.", moment(f.first, loc), moment(f.last, loc), humanize.Duration(f.span()), humanize.Bytes(f.used), f.peakText())
-	if f.alarm == nil {
-		return text
-	}
-	if growth := f.growth(); growth != "" {
-		text += " At the first alarm it grew by " + growth + "."
-	}
-	if forecast := f.forecast(); forecast != "" {
-		text += " The memory was to be full in " + forecast + "."
-	}
-	return text
-}
-
-// drawing returns the plot of the series, the one of that number on its page.
-func (f *result) drawing(loc *time.Location, number int) *plot.Plot {
+// drawing returns the plot of a memory, the one of that number on its page.
+func (r *result) drawing(loc *time.Location, number int) *plot.Plot {
 	p := &plot.Plot{
-		ID: "plot-" + strconv.Itoa(number), Description: f.described(loc),
-		Title: fmt.Sprintf("Memory used by %s: %s", f.name, f.verdict(loc)), Location: loc,
-		From: f.first, To: f.last, Ahead: 1.0 / 3, Used: f.plot, Alarms: f.alarms, Alarm: "alarm",
+		ID: "plot-" + strconv.Itoa(number), Title: "Memory used by " + r.name,
+		Description: fmt.Sprintf("From %s to %s, %s, and %s in the end.", moment(r.first, loc), moment(r.last, loc), r.facts(), humanize.Bytes(r.used)),
+		Location:    loc, From: r.first, To: r.last, Ahead: 1.0 / 3, Used: r.plot, Capacity: r.capacity.V, Troughs: r.troughs, Alarm: "alarm",
 	}
-	if f.capacity.OK && f.kind == kindMemory { // a process meets no capacity of its own
-		p.Capacity = f.capacity.V
-	}
-	for i := range f.steps {
-		if s := &f.steps[i]; s.trough.OK {
-			p.Troughs = append(p.Troughs, plot.Point{T: min(s.t, f.last), V: s.trough.V})
+	for _, e := range r.events {
+		if e.level == levelVerdict {
+			p.Alarms = append(p.Alarms, e.Span)
 		}
 	}
-	if a := f.alarm; a != nil {
-		p.Fit, p.Forecast = fitAt(a), forecastAt(a, p.Capacity)
+	if e := r.worst(); e != nil {
+		v := &e.verdict
+		if v.Leak && v.Rate.OK && v.Trough.OK {
+			p.Fit = plot.FitOf(v.Since, e.From, v.Trough.V, v.Rate.V)
+		}
+		if v.SecondsToOOM.Finite() != nil && v.Lower.OK && v.Upper.OK && e.crest > 0 {
+			p.Forecast = plot.ForecastOf(e.From, e.crest, v.SecondsToOOM.V, v.Lower.V, v.Upper.V)
+		}
 	}
 	return p
-}
-
-// fitAt returns the line of the growth that was told at the alarm, from the start
-// of the leak on.
-func fitAt(a *step) []plot.Point {
-	if !a.rate.OK || !a.trough.OK {
-		return nil
-	}
-	return plot.FitOf(a.since, a.t, a.trough.V, a.rate.V)
-}
-
-// forecastAt returns what was foreseen at the alarm.
-func forecastAt(a *step, capacity float64) *plot.Forecast {
-	if a.seconds.Finite() == nil || !a.headroom.OK || capacity <= 0 {
-		return nil
-	}
-	lower, upper := a.seconds.V, a.seconds.V
-	if a.lower.OK && a.upper.OK {
-		lower, upper = a.lower.V, a.upper.V
-	}
-	return plot.ForecastOf(a.t, capacity-a.headroom.V, a.seconds.V, lower, upper)
 }

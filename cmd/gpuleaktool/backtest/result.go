@@ -6,7 +6,6 @@ package backtest
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -14,15 +13,22 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/history"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// nearCapacity is the share of its capacity from which on a memory counts as full:
-// an allocation of some size fails before the last byte is taken.
-const nearCapacity = 0.95
+const (
+	// nearCapacity is the share of its capacity from which on a memory counts as full: an allocation of some size fails before
+	// the last byte is taken.
+	nearCapacity = 0.95
+	// alertLasts is how long an alert outlives the last sample of its condition: a rule of the mixin remembers that for two
+	// minutes, and keeps firing for two more.
+	alertLasts = 4 * time.Minute
+)
 
-// level is the most that came of a series.
+// level says how far a finding went.
 type level uint8
 
 const (
@@ -35,219 +41,225 @@ const (
 // String names the level as --fail-on does.
 func (l level) String() string { return [...]string{"none", "verdict", "ticket", "page"}[l] }
 
-// result is what a backtest has found out about a series.
+// event is the time for which a memory was called a leak, or an alert of the mixin fired.
+type event struct {
+	plot.Span
+	eventKey
+	text    string // the finding at its begin
+	since   time.Duration
+	verdict detector.Verdict
+	crest   float64 // of the memory, bytes
+	seen    bool    // it goes on with this sample
+}
+
+type eventKey struct {
+	level level
+	alert string
+}
+
+// instanceKey names a GPU instance over the layouts of a GPU.
+type instanceKey struct {
+	id      uint32
+	profile string
+}
+
+// result is what a backtest has found out about a memory.
 type result struct {
-	*series
-	name           string // in words
-	alarms         []plot.Span
-	pages, tickets []plot.Span
-	level          level
-	at             time.Duration // of the first page or ticket, or the last verdict: what level tells
-	alarm          *step         // the first verdict of the leak that led to it; nil without a leak
-	cleared        time.Duration // how long that leak lasted; 0 where it did until the end
-	full           time.Duration // when the memory was first near its capacity since the leak began, if filled
-	filled         bool
+	name, uuid, from string
+	instance         instanceKey // the zero one is the whole GPU
+	first, last      time.Duration
+	samples          uint64
+	used, peak       float64 // the last and the highest sample, bytes
+	capacity         detector.Value
+	full             []plot.Span // when it was near its capacity
+	judged, muted    bool        // ever; in the end
+	suspected        bool        // growth in the end
+	events           []*event
+	current          map[eventKey]*event // the last one of each kind
+	text             string              // on the memory in the end
+	plot             *plot.Envelope      // nil unless it is drawn
+	troughs          []plot.Point
 }
 
-// resultsOf returns what was found out about each series.
-func resultsOf(list []*series) []result {
-	names := namesOf(list)
-	results := make([]result, len(list))
-	for i, x := range list {
-		results[i] = resultOf(x, names[i])
+// add notes a sample.
+func (r *result) add(t time.Duration, m gpu.Memory) {
+	if r.first == 0 {
+		r.first = t
 	}
-	return results
-}
-
-func resultOf(x *series, name string) result {
-	f := result{series: x, name: name, alarms: spans(x.steps, 0, func(s *step) bool { return s.leak })}
-	f.pages = spans(x.steps, alertLasts, func(s *step) bool { return s.paged })
-	f.tickets = spans(x.steps, alertLasts, func(s *step) bool { return s.ticketed })
-	switch {
-	case len(f.pages) > 0:
-		f.level, f.at = levelPage, f.pages[0].From
-	case len(f.tickets) > 0:
-		f.level, f.at = levelTicket, f.tickets[0].From
-	case len(f.alarms) > 0:
-		f.level, f.at = levelVerdict, f.alarms[len(f.alarms)-1].From
-	default:
-		return f
+	r.last = t
+	if !m.Used.OK {
+		return
 	}
-	since := f.at
-	for _, a := range f.alarms {
-		if f.alarm != nil && a.From > f.at {
-			break
-		}
-		i := slices.IndexFunc(f.steps, func(s step) bool { return s.t == a.From && !s.blind })
-		f.alarm, f.cleared, since = &f.steps[i], 0, f.steps[i].since
-		if !a.Open {
-			f.cleared = a.To - a.From
+	r.samples++
+	r.used = float64(m.Used.V)
+	r.peak = max(r.peak, r.used)
+	if c := m.Capacity(); c.OK && c.V > 0 {
+		r.capacity = detector.Of(float64(c.V))
+		if r.used >= nearCapacity*r.capacity.V {
+			r.nearlyFull(t)
 		}
 	}
-	// What filled it before was another job, or a peak that was given back: it tells nothing of how early the alert came.
-	if i := slices.IndexFunc(f.steps, func(s step) bool { return s.near && s.nearAt >= since }); i >= 0 {
-		f.full, f.filled = f.steps[i].nearAt, true
+	if r.plot != nil {
+		r.plot.Add(t, r.used)
 	}
-	return f
 }
 
-// spans returns when a condition held. A reading that failed ends none, and one that begins again within lasts goes on.
-func spans(steps []step, lasts time.Duration, holds func(*step) bool) (list []plot.Span) {
-	for i := range steps {
-		s, n := &steps[i], len(list)
-		switch {
-		case s.blind:
-		case holds(s):
-			if n == 0 || !list[n-1].Open && s.t > list[n-1].To {
-				list = append(list, plot.Span{From: s.t})
-				n++
+// judge notes the verdict after a sample. A reading that failed ends nothing.
+func (r *result) judge(t time.Duration, d *sampler.Domain, cfg *detector.Config) {
+	v := &d.Judgement.Device
+	r.judged = r.judged || v.Judged
+	if v.Judged || v.Muted || r.text == "" {
+		r.muted, r.suspected, r.text = v.Muted, v.Withheld != detector.WithheldNone, d.Text(cfg)
+	}
+	if v.Trough.OK && r.plot != nil {
+		r.troughs = append(r.troughs, plot.Point{T: t, V: v.Trough.V})
+	}
+	if d.Memory.Used.OK {
+		r.note(t, d, cfg)
+	}
+}
+
+// nearlyFull notes that the memory is near its capacity.
+func (r *result) nearlyFull(t time.Duration) {
+	if n := len(r.full); n > 0 && t-r.full[n-1].To < alertLasts {
+		r.full[n-1].To = t
+		return
+	}
+	r.full = append(r.full, plot.Span{From: t, To: t})
+}
+
+// note notes what is said of a memory now.
+func (r *result) note(t time.Duration, d *sampler.Domain, cfg *detector.Config) {
+	if len(d.Device.Findings) > 0 {
+		for _, m := range d.Messages(cfg) {
+			if d.Judgement.Device.Leak && (m.Alert == finding.Leak || m.Alert == finding.OutOfMemory) {
+				r.goesOn(t, eventKey{levelVerdict, ""}, d, &m)
 			}
-			list[n-1].To, list[n-1].Open = s.t, true
-		case n > 0 && list[n-1].Open && lasts > 0:
-			list[n-1].To += lasts
-			list[n-1].Open = false
-		case n > 0 && list[n-1].Open:
-			list[n-1].To, list[n-1].Open = s.t, false
+			switch {
+			case !m.Due:
+			case m.Severity == finding.Page:
+				r.goesOn(t, eventKey{levelPage, m.Alert}, d, &m)
+			case m.Severity == finding.Ticket:
+				r.goesOn(t, eventKey{levelTicket, m.Alert}, d, &m)
+			}
 		}
 	}
-	return list
+	for _, e := range r.current {
+		if e.Open && !e.seen {
+			e.To, e.Open = t, false
+		}
+		e.seen = false
+	}
 }
 
-// firing reports whether one of them is on at time t.
-func firing(list []plot.Span, t time.Duration) bool {
-	return slices.ContainsFunc(list, func(s plot.Span) bool { return s.From <= t && (t <= s.To || s.Open) })
+// goesOn begins an event, or goes on with the last one of its kind.
+func (r *result) goesOn(t time.Duration, key eventKey, d *sampler.Domain, m *finding.Message) {
+	e := r.current[key]
+	if e == nil || !e.Open && t-e.To >= alertLasts {
+		v := d.Judgement.Device
+		e = &event{Span: plot.Span{From: t}, eventKey: key, text: finding.Joined(" ", m.Summary+".", m.Detail), verdict: v, since: t}
+		if v.Leak {
+			e.since = v.Since
+		}
+		if r.capacity.OK && d.Judgement.Headroom.OK {
+			e.crest = r.capacity.V - d.Judgement.Headroom.V
+		}
+		r.current[key] = e
+		r.events = append(r.events, e)
+	}
+	e.To, e.Open, e.seen = t, true, true
+}
+
+// worst is the first event of the highest level; nil without one.
+func (r *result) worst() (first *event) {
+	for _, e := range r.events {
+		if first == nil || e.level > first.level {
+			first = e
+		}
+	}
+	return first
+}
+
+// level is that of the worst event.
+func (r *result) level() level {
+	if e := r.worst(); e != nil {
+		return e.level
+	}
+	return levelNone
+}
+
+// leaked reports whether it was ever called a leak.
+func (r *result) leaked() bool { return r.current[eventKey{levelVerdict, ""}] != nil }
+
+// fires reports whether an alert of a level fires now.
+func (r *result) fires(l level) bool {
+	for key, e := range r.current {
+		if key.level == l && e.Open {
+			return true
+		}
+	}
+	return false
 }
 
 // compare orders results: pages, tickets, verdicts, nothing; the earlier one of each first.
-func compare(a, b result) int { return cmp.Or(cmp.Compare(b.level, a.level), cmp.Compare(a.at, b.at)) }
-
-// judged reports whether there was any verdict.
-func (f *result) judged() bool {
-	return slices.ContainsFunc(f.steps, func(s step) bool { return s.judged })
+func compare(a, b *result) int {
+	x, y := cmp.Or(a.worst(), &event{}), cmp.Or(b.worst(), &event{})
+	return cmp.Or(cmp.Compare(y.level, x.level), cmp.Compare(x.From, y.From))
 }
-
-// final is the last step at which something was said, the zero step if nothing ever was.
-func (f *result) final() (last step) {
-	for i := range f.steps {
-		if !f.steps[i].blind {
-			last = f.steps[i]
-		}
-	}
-	return last
-}
-
-// suspected reports whether growth is suspected at the end.
-func (f *result) suspected() bool { return f.final().withheld != detector.WithheldNone }
 
 // title is its name, and the file that it is from if there are several.
-func (f *result) title() string {
-	if f.from != "" {
-		return f.from + ": " + f.name
+func (r *result) title() string {
+	if r.from != "" {
+		return r.from + ": " + r.name
 	}
-	return f.name
+	return r.name
 }
 
-// span is the time from the first sample to the last.
-func (f *result) span() time.Duration { return f.last - f.first }
-
-// unknown reports whether it is a memory of which no value is known.
-func (f *result) unknown() bool { return f.samples == 0 && f.kind == kindMemory && !f.sliced }
-
-// peakText writes the highest sample.
-func (f *result) peakText() string {
-	switch {
-	case f.samples == 0:
-		return "-"
-	case !f.capacity.OK || f.capacity.V <= 0:
-		return humanize.Bytes(f.peak)
+// facts says how much of the memory was seen.
+func (r *result) facts() string {
+	text := humanize.Duration(r.last-r.first) + ", " + strconv.FormatUint(r.samples, 10) + " samples"
+	if r.samples > 0 {
+		text += ", at most " + humanize.Bytes(r.peak)
 	}
-	return humanize.Bytes(f.peak) + " (" + finding.Percent(f.peak/f.capacity.V) + ")"
+	if r.samples > 0 && r.capacity.OK {
+		text += " (" + finding.Percent(r.peak/r.capacity.V) + ")"
+	}
+	return text
 }
 
-// verdict writes what the detector said at worst, or what it suspects at the end. The confidence is rounded down: one
-// below the threshold never looks like it.
-func (f *result) verdict(loc *time.Location) string {
-	last := f.final()
-	switch {
-	case f.sliced:
-		return "its slices are judged"
-	case f.alarm != nil && f.cleared > 0:
-		return "leak at " + moment(f.alarm.t, loc) + ", cleared after " + humanize.Duration(f.cleared)
-	case f.alarm != nil:
-		return "leak at " + moment(f.alarm.t, loc)
-	case last.muted:
-		return finding.Muted
-	case f.unknown():
-		return "not judged: no value of its memory"
-	case !f.judged():
-		return "not judged"
-	case f.suspected():
-		sure := math.Floor(100*last.confidence+1e-9) / 100
-		return fmt.Sprintf("%s: it %s (confidence %.2f)", finding.NoLeakYet, finding.Withheld(last.withheld, last.withheldFor), sure)
-	}
-	return finding.NoLeak
-}
-
-// pattern is the one at the alarm, or the last one.
-func (f *result) pattern() string {
-	if f.alarm != nil {
-		return f.alarm.pattern.String()
-	}
-	return f.final().pattern.String()
-}
-
-// growth is the rate that was told at the alarm.
-func (f *result) growth() string {
-	if f.alarm == nil || !f.alarm.rate.OK {
-		return ""
-	}
-	return humanize.Rate(f.alarm.rate.V)
-}
-
-// retained is what had leaked in the end, or before the last alarm was taken back.
-func (f *result) retained() (text string) {
-	for i := range f.steps {
-		if s := &f.steps[i]; s.leak && s.leaked.OK {
-			text = humanize.Bytes(s.leaked.V)
+// early says how long an event came before the memory was as good as full, or before the end of the record. A time before the
+// leak tells nothing of that.
+func (r *result) early(e *event) string {
+	for _, f := range r.full {
+		switch full := max(f.From, e.since); {
+		case f.To < e.since:
+		case full >= e.From:
+			return humanize.Duration(full-e.From) + " before 95 % was in use"
+		default:
+			return humanize.Duration(e.From-full) + " after 95 % was in use"
 		}
 	}
-	return text
+	return humanize.Duration(max(r.last-e.From, 0)) + " before the record ends"
 }
 
-// forecast is the time to out-of-memory that was told at the alarm, and its 90 %
-// interval.
-func (f *result) forecast() string {
-	if f.alarm == nil {
-		return ""
-	}
-	return finding.Left(&detector.Verdict{SecondsToOOM: f.alarm.seconds, Lower: f.alarm.lower, Upper: f.alarm.upper})
+// grows reports whether it is about growth, which fills the memory later.
+func (e *event) grows() bool {
+	return e.level == levelVerdict || e.alert == finding.OutOfMemory || e.alert == finding.Leak
 }
 
-// told writes whom the rules of the mixin would have told, and how early; "" without a leak.
-func (f *result) told(loc *time.Location) string {
-	switch f.level {
-	case levelNone:
-		return ""
-	case levelVerdict:
-		return "none"
+// said writes an event: its level and alert, and the finding at its begin.
+func (e *event) said(loc *time.Location) (when, what, text string) {
+	when, what, text = moment(e.From, loc), e.level.String(), e.text
+	if e.level == levelVerdict {
+		what = "leak"
 	}
-	text := f.level.String() + " at " + moment(f.at, loc) + ", " + f.early()
-	if f.level == levelPage && len(f.tickets) > 0 && f.tickets[0].From < f.at {
-		text += "; ticket at " + moment(f.tickets[0].From, loc)
+	if e.alert != "" {
+		text = e.alert + ": " + text
 	}
-	return text
-}
-
-// early says how long that came before the memory was as good as full, or before the end of the
-// record.
-func (f *result) early() string {
-	switch {
-	case f.filled && f.full >= f.at:
-		return humanize.Duration(f.full-f.at) + " before 95 % was in use"
-	case f.filled:
-		return humanize.Duration(f.at-f.full) + " after 95 % was in use"
+	if !e.Open {
+		text += " It was over after " + humanize.Duration(e.To-e.From) + "."
 	}
-	return humanize.Duration(max(f.last-f.at, 0)) + " before the record ends"
+	return when, what, text
 }
 
 // moment writes a time to the minute, and its zone.
@@ -255,41 +267,53 @@ func moment(t time.Duration, loc *time.Location) string {
 	return history.Wall(t).In(loc).Format("2006-01-02 15:04 MST")
 }
 
-// headline answers whether somebody would have been paged or got a ticket, and how early. At the same time the whole
-// memory comes before a process on it: it is first in the list.
-func headline(list []result, loc *time.Location) (text string) {
-	first := slices.MinFunc(list, compare)
-	who := first.title()
-	if name := culprit(list, &first); name != "" {
-		who += " (" + name + ")"
+// distinguish adds its UUID to the name of each memory of which there are several with that name.
+func distinguish(list []*result) {
+	count := map[string]int{}
+	for _, r := range list {
+		count[r.title()]++
 	}
-	switch first.level {
-	case levelNone:
-		return quiet(list)
-	case levelVerdict:
-		text = "Would not have paged or ticketed: " + who + " was called a leak at " + moment(first.at, loc) + ", "
-		if first.cleared > 0 {
-			text += "for " + humanize.Duration(first.cleared)
-		} else {
-			text += first.early()
+	for _, r := range list {
+		if count[r.title()] > 1 && r.uuid != "" {
+			r.name += " [" + r.uuid + "]"
 		}
-	default:
-		done := [...]string{levelTicket: "ticketed", levelPage: "paged"}[first.level]
-		text = "Would have " + done + " at " + moment(first.at, loc) + " for " + who + ", " + first.early()
 	}
-	if n := number(list, func(f *result) bool { return f.level > levelNone }); n > 1 {
-		text += fmt.Sprintf("; %d series leak in all", n)
+}
+
+// headline answers whether somebody would have been paged or got a ticket, and how early.
+func headline(list []*result, loc *time.Location) (text string) {
+	first := slices.MinFunc(list, compare)
+	e := first.worst()
+	if e == nil {
+		return quiet(list)
+	}
+	when := moment(e.From, loc)
+	switch e.level {
+	case levelVerdict:
+		text = "Would not have paged or ticketed: " + first.title() + " was called a leak at " + when
+	case levelTicket:
+		text = "Would have ticketed at " + when + " for " + first.title()
+	default:
+		text = "Would have paged at " + when + " for " + first.title()
+	}
+	if e.grows() {
+		text += ", " + first.early(e)
+	} else {
+		text += ": " + e.alert
+	}
+	if n := number(list, (*result).leaked); n > 1 {
+		text += fmt.Sprintf("; %d leak in all", n)
 	}
 	text += "."
-	if first.level == levelTicket && !first.capacity.OK {
+	if e.level == levelTicket && e.grows() && !first.capacity.OK {
 		text += " Without its capacity there is no forecast and no page: give --capacity."
 	}
 	return text
 }
 
-func number(list []result, is func(*result) bool) (n int) {
-	for i := range list {
-		if is(&list[i]) {
+func number(list []*result, is func(*result) bool) (n int) {
+	for _, r := range list {
+		if is(r) {
 			n++
 		}
 	}
@@ -297,38 +321,21 @@ func number(list []result, is func(*result) bool) (n int) {
 }
 
 // quiet is the headline where nothing leaks.
-func quiet(list []result) string {
+func quiet(list []*result) string {
 	var longest time.Duration
-	for i := range list {
-		longest = max(longest, list[i].span())
+	for _, r := range list {
+		longest = max(longest, r.last-r.first)
 	}
-	judged := number(list, (*result).judged)
+	judged := number(list, func(r *result) bool { return r.judged })
 	if judged == 0 {
-		return "Nothing was judged: all series are muted or too short, the longest of " + humanize.Duration(longest) + "."
+		return "Nothing was judged: all GPUs are muted or were seen too briefly, the longest for " + humanize.Duration(longest) + "."
 	}
-	text := fmt.Sprintf("Would not have alerted: no leak in %d series, the longest of %s", judged, humanize.Duration(longest))
-	if n := number(list, func(f *result) bool { return !f.judged() && !f.sliced }); n > 0 {
+	text := fmt.Sprintf("Would not have alerted: no leak, seen for %s at most; judged: %d", humanize.Duration(longest), judged)
+	if n := len(list) - judged; n > 0 {
 		text += "; not judged: " + strconv.Itoa(n)
 	}
-	if n := number(list, (*result).suspected); n > 0 {
+	if n := number(list, func(r *result) bool { return r.suspected }); n > 0 {
 		text += "; suspected at the end: " + strconv.Itoa(n)
 	}
 	return text + "."
-}
-
-// culprit names who leaks on the memory that a result is about: the first process
-// for which there is an alarm. "" if that is not known.
-func culprit(list []result, on *result) string {
-	var first *result
-	for i := range list {
-		f := &list[i]
-		same := f.from == on.from && f.labels["uuid"] == on.labels["uuid"] && f.labels["gpu_instance"] == on.labels["gpu_instance"]
-		if on.kind == kindMemory && f.kind == kindProcess && f.alarm != nil && same && (first == nil || f.alarm.t < first.alarm.t) {
-			first = f
-		}
-	}
-	if first == nil {
-		return ""
-	}
-	return first.whose()
 }

@@ -4,104 +4,175 @@
 package backtest
 
 import (
-	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/history"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// said is a series of an hour of which each step says the same.
-func said(k kind, s step, pairs ...string) *series {
-	x := &series{kind: k, labels: history.Labels{"gpu": "0", "uuid": "GPU-0"}.With(pairs...), samples: 60, last: time.Hour}
-	x.all = true
-	for i := range 60 {
-		s.t = time.Duration(i) * time.Minute
-		x.keep(s)
+const gib = 1 << 30
+
+// judged is what came of a GPU of 80 GiB with one sample a minute. used is its memory then in GiB; one below 0 could not be read,
+// and none is at a minute of which the judge hears nothing.
+func judged(t *testing.T, minutes int, used func(minute int) float64) *result {
+	t.Helper()
+	j := newJudge(detectorconfig.New(detector.DefaultConfig()), time.Minute, outputTable)
+	m := &history.Memory{Info: gpu.Info{UUID: "GPU-0"}, Labels: history.Labels{"gpu": "0", "uuid": "GPU-0"}}
+	for i := range minutes {
+		at := time.Unix(1_772_323_200, 0).Add(time.Duration(i) * time.Minute).UTC()
+		s := gpu.Sample{T: time.Duration(at.UnixNano()), Time: at, Memory: gpu.Memory{Total: gpu.Some(uint64(80 * gib))}}
+		u := used(i)
+		s.Memory.Used = gpu.Some(uint64(u * gib)).If(u >= 0)
+		if u == silent {
+			continue
+		}
+		if err := j.add(m, &s); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return x
+	return j.end()[0]
 }
 
-// fallen is a series whose memory was given back in the end, as by a crash.
-func fallen(x *series) *series {
-	x.capacity, x.used = detector.Of(100*gib), gib
-	for i := range x.steps {
-		x.steps[i].used = 85 * gib
-	}
-	return x
-}
+// silent is the used memory of a minute without a sample.
+const silent = -2
 
-func TestHeadline(t *testing.T) {
-	fine, young, mute, leak := step{judged: true}, step{}, step{muted: true}, step{judged: true, leak: true}
-	begins := step{judged: true, confidence: 0.427, withheld: detector.WithheldProgramBegin, withheldFor: 35 * time.Minute}
-	for _, tt := range []struct {
-		list []*series
-		want string
+// TestEvents follows a leak of an hour, which began at minute 60, over readings that fail and gaps.
+func TestEvents(t *testing.T) {
+	leak := func(i int) float64 { return 20 + float64(max(0, i-60))/5 } // 205 MiB a minute: full after 5 hours
+	for _, c := range []struct {
+		name string
+		used func(int) float64
+		want []string // level, minutes from and to; - where it is open
 	}{
-		{[]*series{said(kindMemory, fine)}, "Would not have alerted: no leak in 1 series, the longest of 1 h."},
-		{
-			[]*series{said(kindMemory, fine), said(kindProcess, young), said(kindProcess, young), said(kindProcess, mute)},
-			"Would not have alerted: no leak in 1 series, the longest of 1 h; not judged: 3.",
-		},
-		{[]*series{said(kindMemory, young)}, "Nothing was judged: all series are muted or too short, the longest of 1 h."},
-		{[]*series{said(kindMemory, mute), said(kindProcess, mute)}, "Nothing was judged: all series are muted or too short, the longest of 1 h."},
-		{[]*series{said(kindMemory, mute), said(kindProcess, young)}, "Nothing was judged: all series are muted or too short, the longest of 1 h."},
-		{
-			[]*series{said(kindMemory, leak), said(kindProcess, fine, "pid", "7"), said(kindProcess, leak, "pid", "8", "process", "a")},
-			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0 (a, pid 8), 30 min before the record ends; 2 series leak in all. Without its capacity there is no forecast and no page: give --capacity.",
-		},
-		{
-			[]*series{said(kindMemory, leak), said(kindProcess, leak, "pid", "8", "gpu_instance", "3")},
-			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0, 30 min before the record ends; 2 series leak in all. Without its capacity there is no forecast and no page: give --capacity.",
-		},
-		{
-			[]*series{fallen(said(kindMemory, leak))},
-			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0, 30 min before the record ends.",
-		},
-		{
-			[]*series{{labels: history.Labels{"gpu": "3", "UUID": "GPU-3", "Hostname": "n1", "pod": "x", "namespace": "ml"}, steps: []step{leak}}},
-			"Would not have paged or ticketed: GPU 3, pod ml/x was called a leak at 1970-01-01 00:00 UTC, 0 s before the record ends.",
-		},
-		{
-			[]*series{{labels: history.Labels{"gpu": "0", "uuid": "GPU-0"}, last: time.Hour, steps: []step{leak, {t: time.Minute, judged: true}, {t: 50 * time.Minute, judged: true, leak: true}}}},
-			"Would not have paged or ticketed: GPU 0 was called a leak at 1970-01-01 00:50 UTC, 10 min before the record ends.",
-		},
-		{
-			[]*series{said(kindMemory, fine, "instance", "a:9844"), said(kindMemory, leak, "instance", "b:9844", "job", "gpu\x1b[2J")},
-			"Would have ticketed at 1970-01-01 00:30 UTC for GPU 0, instance b:9844, 30 min before the record ends. Without its capacity there is no forecast and no page: give --capacity.",
-		},
-		{
-			[]*series{said(kindMemory, begins), said(kindProcess, begins, "pid", "7", "process", "a"), said(kindProcess, fine, "pid", "8")},
-			"Would not have alerted: no leak in 3 series, the longest of 1 h; suspected at the end: 2.",
-		},
+		{"nothing", func(int) float64 { return 20 }, nil},
+		{"a leak", leak, []string{"verdict 68 -", "ticket 98 300", "page 303 -"}},
+		{"a reading that fails ends nothing", func(i int) float64 {
+			if i%50 == 0 {
+				return -1
+			}
+			return leak(i)
+		}, []string{"verdict 68 -", "ticket 98 301", "page 304 -"}},
+		{"nor do nine minutes without a sample", func(i int) float64 {
+			if i > 150 && i < 159 {
+				return silent
+			}
+			return leak(i)
+		}, []string{"verdict 68 -", "ticket 98 300", "page 303 -"}},
+		{"after ten, the alert waits again", func(i int) float64 {
+			if i > 150 && i < 160 {
+				return silent
+			}
+			return leak(i)
+		}, []string{"verdict 68 -", "ticket 98 160", "ticket 190 300", "page 303 -"}},
+		{"what is given back is over", func(i int) float64 {
+			if i > 200 {
+				return 20
+			}
+			return leak(i)
+		}, []string{"verdict 68 201", "ticket 98 201"}},
 	} {
-		if got := headline(resultsOf(tt.list), time.UTC); got != tt.want {
-			t.Errorf("got  %s\nwant %s", got, tt.want)
+		r := judged(t, 350, c.used)
+		var got []string
+		for _, e := range r.events {
+			minute := func(t time.Duration) int { return int((t - r.first).Minutes()) }
+			to := fmt.Sprint(minute(e.To))
+			if e.Open {
+				to = "-"
+			}
+			got = append(got, fmt.Sprint(e.level, " ", minute(e.From), " ", to))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
 }
 
-// TestBriefRows has more short-lived processes than anyone wants to see.
-func TestBriefRows(t *testing.T) {
-	list := []*series{said(kindMemory, step{judged: true})}
+func TestHeadline(t *testing.T) {
+	const hour = time.Hour
+	r := func(set func(*result)) *result {
+		r := &result{name: "GPU 0", last: hour, samples: 60, judged: true, capacity: detector.Of(80 * gib), current: map[eventKey]*event{}}
+		set(r)
+		return r
+	}
+	at := func(l level, minutes int) func(*result) {
+		return func(r *result) {
+			e := &event{eventKey: eventKey{level: l, alert: finding.Leak}}
+			e.From, e.Open, e.since = time.Duration(minutes)*time.Minute, true, 0
+			r.events, r.current[eventKey{level: levelVerdict}] = append(r.events, e), e
+		}
+	}
+	fine, young := r(func(*result) {}), r(func(r *result) { r.judged = false })
+	for _, c := range []struct {
+		list []*result
+		want string
+	}{
+		{[]*result{fine}, "Would not have alerted: no leak, seen for 1 h at most; judged: 1."},
+		{[]*result{fine, young, r(func(r *result) { r.suspected = true })}, "Would not have alerted: no leak, seen for 1 h at most; judged: 2; not judged: 1; suspected at the end: 1."},
+		{
+			[]*result{r(func(r *result) {
+				r.events = []*event{{eventKey: eventKey{levelTicket, "GPUMemoryNearlyFull"}}}
+			})}, "Would have ticketed at 1970-01-01 00:00 UTC for GPU 0: GPUMemoryNearlyFull.",
+		},
+		{[]*result{young}, "Nothing was judged: all GPUs are muted or were seen too briefly, the longest for 1 h."},
+		{[]*result{fine, r(at(levelVerdict, 50))}, "Would not have paged or ticketed: GPU 0 was called a leak at 1970-01-01 00:50 UTC, 10 min before the record ends."},
+		{[]*result{r(at(levelTicket, 10)), r(at(levelPage, 40))}, "Would have paged at 1970-01-01 00:40 UTC for GPU 0, 20 min before the record ends; 2 leak in all."},
+		{
+			[]*result{r(func(r *result) { at(levelTicket, 30)(r); r.capacity, r.from = detector.Value{}, "a.csv" })},
+			"Would have ticketed at 1970-01-01 00:30 UTC for a.csv: GPU 0, 30 min before the record ends. Without its capacity there is no forecast and no page: give --capacity.",
+		},
+	} {
+		if got := headline(c.list, time.UTC); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+// TestMostEvents lists no more than a reader wants to see.
+func TestMostEvents(t *testing.T) {
+	r := &result{}
 	for range 25 {
-		list = append(list, said(kindProcess, step{}))
+		r.events = append(r.events, &event{eventKey: eventKey{level: levelTicket, alert: "A"}, text: "It \x1b[2J grows."})
 	}
-	list = append(list, said(kindProcess, step{muted: true}, "pid", "8"), said(kindProcess, step{judged: true, leak: true}, "pid", "9"))
-	var table, page bytes.Buffer
-	if err := writeTable(&table, resultsOf(list), time.UTC); err != nil {
-		t.Fatal(err)
+	list := r.lines(time.UTC)
+	if len(list) != mostEvents+1 || list[mostEvents] != "… and 5 more" || list[0] != "1970-01-01 00:00 UTC  ticket  A: It \ufffd[2J grows. It was over after 0 s." {
+		t.Errorf("%q", list)
 	}
-	if got := table.String(); strings.Count(got, "not judged") != briefRows || !strings.Contains(got, "\n... and 15 more processes that ended before a verdict\n") ||
-		strings.Count(got, "muted") != 1 || strings.Count(got, "leak at") != 1 {
-		t.Error(got)
+}
+
+// The longest whole part of a step that is a minute at most.
+func TestWithin(t *testing.T) {
+	for step, want := range map[time.Duration]time.Duration{
+		100 * time.Millisecond: 100 * time.Millisecond, time.Minute: time.Minute, 61 * time.Second: 30500 * time.Millisecond,
+		90 * time.Second: 45 * time.Second, 24 * time.Hour: time.Minute, 2*time.Minute + 3*time.Millisecond: 40*time.Second + time.Millisecond,
+	} {
+		if got := within(step); got != want {
+			t.Errorf("%s: %s, want %s", step, got, want)
+		}
 	}
-	if err := writeReport(&page, resultsOf(list), time.UTC); err != nil {
-		t.Fatal(err)
-	}
-	if got := page.String(); strings.Count(got, "not judged</span>") != briefRows || !strings.Contains(got, "28 series, 1 of them leaking; 1680 samples. Times are UTC. Not shown are 15 processes that ended before a verdict.") {
-		t.Error(got)
+}
+
+// endless is a text that has no end.
+type endless string
+
+func (e endless) Read(b []byte) (int, error) {
+	return copy(b, strings.Repeat(string(e), 1+len(b)/len(e))), nil
+}
+
+// TestEndlessInput ends to read an input of which no line is of use.
+func TestEndlessInput(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b := &backtest{}
+	if _, err := b.logs.Open("log", &ctxReader{ctx, endless("\n")}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }

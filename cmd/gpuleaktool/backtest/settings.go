@@ -4,15 +4,11 @@
 package backtest
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -40,29 +36,4 @@ func (s *settings) load() (*detectorconfig.Config, error) {
 		return detectorconfig.New(s.base), nil
 	}
 	return detectorconfig.Load(s.file, detectorconfig.Options{Base: s.base})
-}
-
-// config returns the settings of a series of this memory.
-func (m *judgedMemory) config(s detector.Subject[gpu.ProcessID]) detector.Config {
-	values, scope := m.labels.With("name", m.info.Name), cmp.Or(m.scope, "gpu")
-	switch s.Kind {
-	case detector.KindMember:
-		scope = promapi.ScopeProcess
-		if x := m.members[s.Key]; x != nil {
-			maps.Copy(values, x.labels)
-		}
-	case detector.KindGroup:
-		scope = promapi.ScopeWorkload
-		if g := m.groups[s.Group]; g != nil {
-			maps.Copy(values, g.labels)
-		}
-	case detector.KindResidual:
-		scope = "residual"
-	default:
-		if m.labels["gpu_instance"] != "" {
-			scope = "mig"
-		}
-	}
-	values["scope"] = scope // whatever label of a metric is called so
-	return m.judge.rules.For(values)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/command"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -47,20 +48,12 @@ func checkFiles(files []string, options detectorconfig.Options, stdout, stderr i
 			continue
 		}
 		for _, g := range c.Groups() {
-			fmt.Fprintf(stdout, "  %s: %s\n", g.Name, count(g.Rules, "rule"))
+			fmt.Fprintf(stdout, "  %s: %s\n", g.Name, humanize.Count(g.Rules, "rule"))
 		}
-		fmt.Fprintf(stdout, "  SUCCESS: %s, %s\n", count(len(c.Groups()), "group"), count(c.Rules(), "rule"))
+		fmt.Fprintf(stdout, "  SUCCESS: %s, %s\n", humanize.Count(len(c.Groups()), "group"), humanize.Count(c.Rules(), "rule"))
 	}
 	if failed > 0 {
-		return fmt.Errorf("%s of %d cannot be used", count(failed, "file"), len(files))
+		return fmt.Errorf("%s of %d cannot be used", humanize.Count(failed, "file"), len(files))
 	}
 	return nil
-}
-
-// count returns a number of things.
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

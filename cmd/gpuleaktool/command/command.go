@@ -152,16 +152,6 @@ func Raw(w io.Writer) io.Writer {
 	return w
 }
 
-// IsTerminal reports whether text for w is shown on a terminal.
-func IsTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
 // LinuxOnly are the commands that look into the machine which they run on.
 var LinuxOnly = []string{"record", "sites"}
 

@@ -101,7 +101,11 @@ func newAnswer(all []*series, used []string, totals []*series) (*answer, error) 
 		if len(names) > 1 {
 			l = l.With(model.MetricNameLabel, x.name)
 		}
-		a.add(&Memory{Labels: l, Scope: promapi.MemoryMetrics[x.name].Scope}, x)
+		m := &Memory{Info: l.info(), Labels: l, Scope: promapi.MemoryMetrics[x.name].Scope}
+		if m.Scope == promapi.ScopeProcess || m.Scope == promapi.ScopeWorkload {
+			m.Info = gpu.Info{Index: -1, UUID: l.String()}
+		}
+		a.add(m, x)
 	}
 	for _, m := range a.memories {
 		if err := m.bound(bounds, totals); err != nil {
@@ -124,8 +128,7 @@ func (a *answer) joinOwn(all []*series) (rest []*series) {
 			if m := own[l.String()]; m != nil && !m.used.add(x) {
 				rest = append(rest, x)
 			} else if m == nil {
-				index, _ := strconv.Atoi(l["gpu"])
-				own[l.String()] = a.add(&Memory{Info: gpu.Info{Index: index, UUID: l.UUID()}, Labels: l}, x)
+				own[l.String()] = a.add(&Memory{Info: l.info(), Labels: l}, x)
 			}
 		case parts[x.name] != nil:
 			ofParts = append(ofParts, x)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/command"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/replay"
@@ -39,7 +38,7 @@ func OpenFile(name string) (file *os.File, shown string, err error) {
 		file, err = os.Open(name)
 		return file, name, err
 	}
-	if command.IsTerminal(os.Stdin) {
+	if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 { // a terminal, or /dev/null
 		return nil, "", errors.New(StandardInput + ": nothing is piped into it: name a file, or pipe the output of nvidia-smi into it")
 	}
 	return os.Stdin, StandardInput, nil

@@ -9,6 +9,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -67,6 +68,19 @@ func (l Labels) agrees(other Labels) bool {
 
 // UUID returns that of the GPU, which DCGM's labels write in capitals.
 func (l Labels) UUID() string { return cmp.Or(l["uuid"], l["UUID"]) }
+
+// info names the GPU of a series. All labels name one that has neither number nor UUID.
+func (l Labels) info() gpu.Info {
+	info := gpu.Info{Index: -1, UUID: l.UUID()}
+	if index, err := strconv.ParseUint(l["gpu"], 10, 16); err == nil {
+		info.Index = int(index)
+	}
+	if info.UUID == "" && info.Index < 0 {
+		info.UUID = l.String()
+	}
+	info.Place[0] = cmp.Or(l["Hostname"], l["hostname"], l["instance"])
+	return info
+}
 
 // String writes the labels for people: the names and the values, in the order of the names.
 func (l Labels) String() string {

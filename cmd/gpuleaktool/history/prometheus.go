@@ -110,7 +110,11 @@ func parseMoment(text string, now time.Time) (time.Time, error) {
 
 // Read asks for the whole range. unit is how many bytes one is; 0 is to find out.
 func (q *Prometheus) Read(ctx context.Context, r v1.Range, unit float64) (History, error) {
-	client, err := promapi.NewClient(promapi.ClientConfig{URL: q.URL, HTTPConfigFile: q.HTTPConfig, HTTPConfigFlag: "http.config.file", Program: command.Program})
+	cfg, err := promapi.LoadHTTP(q.HTTPConfig)
+	if err != nil {
+		return nil, err
+	}
+	client, err := promapi.NewClient(promapi.ClientConfig{URL: q.URL, HTTP: cfg, HTTPFlag: "--http.config.file=" + q.HTTPConfig, Program: command.Program})
 	if err != nil {
 		return nil, err
 	}

@@ -31,12 +31,6 @@ type point struct {
 	v float64
 }
 
-// steadyMetrics hardly ever change: points that say the same as the one before are not kept.
-var steadyMetrics = []string{
-	"gpu_info", "gpu_memory_total_bytes", "gpu_memory_reserved_bytes", "gpu_mig_memory_total_bytes", "gpu_mig_memory_reserved_bytes",
-	"gpu_process_start_time_seconds",
-}
-
 // String names the series as Prometheus does.
 func (x *series) String() string {
 	var pairs []string
@@ -93,10 +87,7 @@ func (m *matrix) add(part model.Matrix) error {
 				return fmt.Errorf("%s: %s is not after the point before it", x, Wall(t).Format(time.RFC3339))
 			}
 			x.until = t
-			switch n := len(x.points); {
-			case math.IsNaN(v) || math.IsInf(v, 0): // is no amount: the series has a gap there
-			case n > 0 && x.points[n-1].v == v && slices.Contains(steadyMetrics, x.name):
-			default:
+			if !math.IsNaN(v) && !math.IsInf(v, 0) { // is no amount: the series has a gap there
 				x.points = append(x.points, point{t, v})
 			}
 		}

@@ -11,7 +11,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -150,7 +149,6 @@ func (r *recordingFile) complete() (outcome, error) {
 	if err := r.publish(); err != nil {
 		return done, fmt.Errorf("completing %s: %w: what was recorded is left in %s", r.path, err, r.file.Name())
 	}
-	syncDir(filepath.Dir(r.path))
 	return done, nil
 }
 
@@ -166,16 +164,4 @@ func (r *recordingFile) publish() (err error) {
 		return err
 	}
 	return os.Rename(r.file.Name(), r.path)
-}
-
-// syncDir makes the new name outlive a crash of the machine. Some file systems
-// cannot sync a directory, and some directories may not be read; the recording
-// is complete all the same.
-func syncDir(dir string) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return
-	}
-	defer d.Close()
-	_ = d.Sync()
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 )
 
 // askAgain is how often the source is asked for its GPUs.
@@ -42,7 +43,7 @@ type recorder struct {
 	duration time.Duration // of the source's clock; 0 is until stopped
 
 	stderr io.Writer
-	owners owners // nil where the source tells whose a process is
+	owners *workload.Resolver // nil where the source tells whose a process is
 	// allocators is nil likewise, and where it cannot be asked.
 	allocators *allocator.Reader
 	file       *recordingFile
@@ -53,14 +54,6 @@ type recorder struct {
 
 // ownersWithin is how long a sample waits in all for whose its processes are: one may never tell.
 const ownersWithin = 100 * time.Millisecond
-
-// owners tells whose a process is.
-type owners interface {
-	// Await returns it once it is known. If ctx is done first, it may have gaps.
-	Await(ctx context.Context, id gpu.ProcessID) (owner *gpu.Owner, done bool)
-	// Run asks in the background until ctx ends.
-	Run(ctx context.Context)
-}
 
 // Add adds the command record.
 func Add(app *kingpin.Application, commands command.Commands) {

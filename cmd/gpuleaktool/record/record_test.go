@@ -42,6 +42,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // call runs the tool and returns its exit code and what it wrote to stderr.
 func call(ctx context.Context, t *testing.T, args ...string) (int, string) {
 	t.Helper()
@@ -58,14 +66,10 @@ func call(ctx context.Context, t *testing.T, args ...string) (int, string) {
 func samples(t *testing.T, path string, interval time.Duration) (counts []int, status gpu.Status) {
 	t.Helper()
 	src, err := replay.New(path, replay.Options{Speed: math.Inf(1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer src.Close()
 	devices, err := src.Devices(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, d := range devices {
 		n, last := 0, time.Duration(0)
 		for {
@@ -73,17 +77,13 @@ func samples(t *testing.T, path string, interval time.Duration) (counts []int, s
 				break
 			}
 			s, err := d.Read(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if n > 0 && s.T-last != interval {
 				t.Fatalf("GPU %d: samples are %s apart", d.Info().Index, s.T-last)
 			}
 			n, last = n+1, s.T
 			if d.Info().Index == 0 {
-				if err := d.ReadGroup(t.Context(), gpu.GroupPower, &status); err != nil {
-					t.Fatal(err)
-				}
+				must(t, d.ReadGroup(t.Context(), gpu.GroupPower, &status))
 			}
 		}
 		counts = append(counts, n)
@@ -220,13 +220,9 @@ func TestHangup(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r")
 	cmd := process(t, ":", "record --output="+path+" --source=sim:faulty --source.speed=1000")
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd.Stderr = w
-	if err := errors.Join(cmd.Start(), w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(cmd.Start(), w.Close()))
 	awaitSize(t, path+".partial", 1_200_000) // 3 minutes; it hangs after 2
 	if err := r.Close(); err != nil {
 		t.Error(err)
@@ -246,9 +242,7 @@ func TestHangup(t *testing.T) {
 		}
 	}
 	src, err := replay.New(path, replay.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := src.Close(); err != nil {
 		t.Error(err)
 	}
@@ -258,9 +252,7 @@ func TestHangup(t *testing.T) {
 func TestNohup(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r")
 	cmd := process(t, "trap '' HUP", "record --output="+path+" --source=sim:crashloop --source.speed=1000 --duration=10m")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	awaitSize(t, path+".partial", 0)
 	if err := errors.Join(cmd.Process.Signal(syscall.SIGHUP), cmd.Wait()); err != nil {
 		t.Error(err)
@@ -275,13 +267,9 @@ func TestKilled(t *testing.T) {
 	for _, name := range []string{"plain", "compressed.gz"} {
 		path := filepath.Join(t.TempDir(), name)
 		cmd := process(t, ":", "record --output="+path+" --source=sim:crashloop --source.speed=1000")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Start())
 		awaitSize(t, path+".partial", 10_000)
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Process.Kill())
 		_ = cmd.Wait() // it was killed
 		var stdout, stderr bytes.Buffer
 		code := command.Run(t.Context(), []string{"backtest", "--output=json", path + ".partial"}, &stdout, &stderr, backtest.Add)
@@ -306,15 +294,11 @@ func TestMembers(t *testing.T) {
 	const behind = 5000 // seconds
 	path := filepath.Join(t.TempDir(), "r.gz")
 	file, err := createRecording(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for second := range 600 {
 		for i, s := range []int{second + behind, second} {
 			info, sample := fakeSample(i, s)
-			if err := file.write(info, sample, nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t, file.write(info, sample, nil))
 		}
 		if second < 60 {
 			continue
@@ -336,13 +320,9 @@ func TestMembers(t *testing.T) {
 func packedSamples(t *testing.T, path string) (counts, members int) {
 	t.Helper()
 	packed, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	z, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := io.ReadAll(z)
 	if err != nil && !(strings.HasSuffix(path, ".partial") && errors.Is(err, io.ErrUnexpectedEOF)) {
 		t.Fatal(err)
@@ -390,18 +370,14 @@ func TestFailedRecording(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), c.path)
 			file, err := createRecording(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			file.out.w = &limitedFile{w: file.file, room: c.room}
 			for second := range 200 {
 				// Later ones come from loops that have not yet heard of the end.
 				_ = file.write(fakeRow(second))
 			}
 			if c.blocked {
-				if err := os.Mkdir(path, 0o700); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.Mkdir(path, 0o700))
 			}
 			err = (&recorder{output: path, file: file, stderr: t.Output()}).finish(c.source)
 			if err == nil || !strings.HasPrefix(strings.ReplaceAll(err.Error(), path, "PATH"), c.want) {
@@ -436,17 +412,11 @@ func TestCutReplay(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	src, err := replay.New(first, replay.Options{Speed: math.Inf(1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer src.Close()
 	info, err := os.Stat(first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(first, info.Size()-10); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.Truncate(first, info.Size()-10))
 	r := &recorder{output: second, stderr: t.Output()}
 	if r.file, err = createRecording(second); err != nil {
 		t.Fatal(err)
@@ -471,9 +441,7 @@ func TestWrongCalls(t *testing.T) {
 	there := filepath.Join(dir, "there")
 	half := filepath.Join(dir, "half")
 	for _, path := range []string{there, half + ".partial"} {
-		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte("x"), 0o600))
 	}
 	for _, tt := range []struct{ args, want string }{
 		{"record", "required flag(s) '--output' not provided; try gpuleaktool record --help"},

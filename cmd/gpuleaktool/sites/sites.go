@@ -44,14 +44,6 @@ type sitesCommand struct {
 	patience time.Duration // for a page
 }
 
-// sitesFound is what a process was found to do.
-type sitesFound struct {
-	over   time.Duration
-	pause  time.Duration
-	list   []allocator.Site
-	unsure int // as allocator.Sites has it
-}
-
 // Add adds the command sites.
 func Add(app *kingpin.Application, commands command.Commands) {
 	s := &sitesCommand{patience: probePatience}
@@ -84,7 +76,7 @@ var errNoProbe = errors.New("it has no probe (see probe/README.md), or uses no G
 var errEnded = errors.New("it has ended")
 
 // ask has the process tell by itself.
-func (s *sitesCommand) ask(ctx context.Context, stderr io.Writer) (*sitesFound, error) {
+func (s *sitesCommand) ask(ctx context.Context, stderr io.Writer) (*allocator.Sites, error) {
 	id, err := s.process()
 	if err != nil {
 		return nil, err
@@ -123,7 +115,7 @@ func (s *sitesCommand) ask(ctx context.Context, stderr io.Writer) (*sitesFound, 
 	case sites.State == allocator.SitesRefused:
 		return nil, errors.New(sites.Reason)
 	}
-	return &sitesFound{over: sites.Over, pause: sites.Pause, list: sites.List, unsure: int(sites.Unsure)}, nil
+	return sites, nil
 }
 
 // process returns how the process is known: another one may get its number.
@@ -162,15 +154,15 @@ func until(ctx context.Context, patience time.Duration, there func() bool) error
 const shownFrames = 8
 
 // writeSites writes a row for each line, with the inner part of its stack.
-func writeSites(w io.Writer, f *sitesFound) error {
+func writeSites(w io.Writer, f *allocator.Sites) error {
 	var b bytes.Buffer
-	if len(f.list) == 0 {
-		fmt.Fprintf(&b, "No line was seen to allocate what stays in %s.\n", humanize.Duration(f.over))
+	if len(f.List) == 0 {
+		fmt.Fprintf(&b, "No line was seen to allocate what stays in %s.\n", humanize.Duration(f.Over))
 	} else {
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "GREW BY\tHOLDS\tBLOCKS\tLINE")
-		for i := range f.list {
-			s := &f.list[i]
+		for i := range f.List {
+			s := &f.List[i]
 			fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", humanize.Bytes(float64(s.Growth)), humanize.Bytes(float64(s.Live)), s.Blocks, cmp.Or(s.Line, "not in Python code"))
 			for _, frame := range s.Frames[:min(len(s.Frames), shownFrames)] {
 				fmt.Fprintf(t, "\t\t\t  %s\n", frame)
@@ -183,18 +175,18 @@ func writeSites(w io.Writer, f *sitesFound) error {
 			return err
 		}
 	}
-	if f.unsure > 0 {
-		fmt.Fprintf(&b, "\nLines that grew and are left out: %d. Memory from before was freed meanwhile, which they may just have replaced. Watch for longer, with --for.\n", f.unsure)
+	if f.Unsure > 0 {
+		fmt.Fprintf(&b, "\nLines that grew and are left out: %d. Memory from before was freed meanwhile, which they may just have replaced. Watch for longer, with --for.\n", f.Unsure)
 	}
-	if f.pause > 0 {
-		fmt.Fprintf(&b, "\nThe longest stop of the program was %s.\n", f.pause.Round(100*time.Microsecond))
+	if f.Pause > 0 {
+		fmt.Fprintf(&b, "\nThe longest stop of the program was %s.\n", f.Pause.Round(100*time.Microsecond))
 	}
 	_, err := b.WriteTo(w)
 	return err
 }
 
 // writeSitesJSON writes all as one object.
-func writeSitesJSON(w io.Writer, f *sitesFound) error {
+func writeSitesJSON(w io.Writer, f *allocator.Sites) error {
 	type site struct {
 		Line   string   `json:"line"`
 		Growth uint64   `json:"growth_bytes"`
@@ -206,10 +198,10 @@ func writeSitesJSON(w io.Writer, f *sitesFound) error {
 	all := struct {
 		Seconds float64 `json:"seconds"`
 		Pause   float64 `json:"pause_seconds"`
-		Unsure  int     `json:"unsure_lines"`
+		Unsure  uint32  `json:"unsure_lines"`
 		Sites   []site  `json:"sites"`
-	}{f.over.Seconds(), f.pause.Seconds(), f.unsure, []site{}}
-	for _, s := range f.list {
+	}{f.Over.Seconds(), f.Pause.Seconds(), f.Unsure, []site{}}
+	for _, s := range f.List {
 		frames := s.Frames
 		if frames == nil {
 			frames = []string{}

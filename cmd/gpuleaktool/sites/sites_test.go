@@ -16,8 +16,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 )
 
-func sitesOfTest() *sitesFound {
-	return &sitesFound{over: 5 * time.Minute, pause: 21 * time.Millisecond, list: []allocator.Site{
+func sitesOfTest() *allocator.Sites {
+	return &allocator.Sites{Over: 5 * time.Minute, Pause: 21 * time.Millisecond, List: []allocator.Site{
 		{Growth: 3 << 30, Live: 4 << 30, Blocks: 512, Line: "app/train.py:88 step", Frames: strings.Fields("a b c d e f g h i j")},
 		{Growth: 1 << 20, Live: 2 << 20, Blocks: 1, UUID: "0b"},
 	}}
@@ -47,7 +47,7 @@ The longest stop of the program was 21ms.
 		t.Errorf("got\n%s", &b)
 	}
 	b.Reset()
-	if err := writeSites(&b, &sitesFound{over: time.Minute, unsure: 2}); err != nil {
+	if err := writeSites(&b, &allocator.Sites{Over: time.Minute, Unsure: 2}); err != nil {
 		t.Fatal(err)
 	}
 	const nothing = `No line was seen to allocate what stays in 1 min.
@@ -62,7 +62,7 @@ Lines that grew and are left out: 2. Memory from before was freed meanwhile, whi
 func TestWriteSitesJSON(t *testing.T) {
 	var b bytes.Buffer
 	f := sitesOfTest()
-	f.list[0].Frames = f.list[0].Frames[:2]
+	f.List[0].Frames = f.List[0].Frames[:2]
 	if err := writeSitesJSON(&b, f); err != nil {
 		t.Fatal(err)
 	}

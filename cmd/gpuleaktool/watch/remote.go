@@ -21,7 +21,7 @@ import (
 const (
 	// path is where an exporter tells its verdicts.
 	path = "/api/v1/verdicts"
-	// maxAnswer is more than 16 GPUs of 1,024 processes need, in bytes.
+	// maxAnswer is how much of an answer is read: more than 16 GPUs of 1,024 processes need, in bytes.
 	maxAnswer = 64 << 20
 )
 
@@ -86,15 +86,8 @@ func nobodyThere(err error) bool {
 
 // decode reads an answer with verdicts.
 func decode(r io.Reader) (*verdicts.Data, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxAnswer+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(text) > maxAnswer:
-		return nil, fmt.Errorf("the answer is longer than %d MiB", maxAnswer>>20)
-	}
 	var v verdicts.Envelope
-	if err := json.Unmarshal(text, &v); err != nil {
+	if err := json.NewDecoder(io.LimitReader(r, maxAnswer)).Decode(&v); err != nil {
 		return nil, fmt.Errorf("the answer is none of an exporter: %w", err)
 	}
 	if v.Status != "success" || v.Data.Time.IsZero() {

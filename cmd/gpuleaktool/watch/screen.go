@@ -21,6 +21,29 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 )
 
+// Status is how a node is. Its number is the exit status by which Nagios plugins and Slurm's
+// HealthCheckProgram tell it.
+type Status int
+
+// The statuses.
+const (
+	Well Status = iota
+	Ticket
+	Page
+	Unknown
+)
+
+// String returns the word for it.
+func (s Status) String() string { return [...]string{"well", "ticket", "page", "not known"}[s] }
+
+// Of returns the status that a severity stands for. One that nobody knows is not known.
+func Of(severity string) Status {
+	if i := slices.Index([]string{"note", "ticket", "page"}, severity); i >= 0 {
+		return Status(i)
+	}
+	return Unknown
+}
+
 // Screen returns a page of text for a terminal of that many columns, 0 for none: that the GPUs are not real, what is said of the
 // node and of each memory, with the chapter of the runbook, a line a memory, and the top users, at most that many. Names come from
 // other users: they may hold anything.

@@ -1,6 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package watch shows on a terminal what an exporter says of a node now.
 package watch
 
 import (
@@ -19,6 +20,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/command"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
 )
@@ -99,14 +101,11 @@ func (w *watchCommand) looker(ctx context.Context) (look, func(), error) {
 	if w.address == "" {
 		return lookHere(ctx, w.local)
 	}
-	cfg := &config.HTTPClientConfig{FollowRedirects: true, EnableHTTP2: true}
-	if w.httpConfig != "" {
-		var err error
-		if cfg, _, err = config.LoadHTTPConfigFile(w.httpConfig); err != nil {
-			return nil, nil, fmt.Errorf("--http.config.file=%s: %w", w.httpConfig, err)
-		}
+	cfg, err := promapi.LoadHTTP(w.httpConfig)
+	if err != nil {
+		return nil, nil, err
 	}
-	client, err := config.NewClientFromConfig(*cfg, command.Program, config.WithUserAgent(version.ComponentUserAgent(command.Program)))
+	client, err := config.NewClientFromConfig(cfg, command.Program, config.WithUserAgent(version.ComponentUserAgent(command.Program)))
 	if err != nil {
 		return nil, nil, fmt.Errorf("--http.config.file=%s: %w", w.httpConfig, err)
 	}

@@ -43,9 +43,9 @@ func Hint(err error, program string) error {
 	return fmt.Errorf("%w; try %s --help", err, program)
 }
 
-// InFile makes the errors name a key of a file instead of the flag.
-func (v *Value) InFile(key string) *Value {
-	v.name = key + ": "
+// Named has the errors begin with another name, such as the key of a file.
+func (v *Value) Named(name string) *Value {
+	v.name = name
 	return v
 }
 

@@ -38,23 +38,21 @@ func (p *parser) top(n *yaml.Node) {
 		}
 		return
 	}
-	names := map[string]bool{}
 	for _, g := range p.items(fields[0]) {
-		p.group(g, names)
+		p.group(g)
 	}
 }
 
-// group reads a group; names are those of the groups before it.
-func (p *parser) group(n *yaml.Node, names map[string]bool) {
+// group reads a group.
+func (p *parser) group(n *yaml.Node) {
 	failed := len(p.errors)
 	g := Group{}
 	for _, f := range p.fields(n, "a group", []string{"name", "rules"}) {
 		if f.key == "name" {
 			g.Name, _ = p.text(f.line, f.key, f.node)
-			if g.Name != "" && names[g.Name] {
+			if g.Name != "" && slices.ContainsFunc(p.config.groups, func(o Group) bool { return o.Name == g.Name }) {
 				p.fail(f.line, "there is another group %q: give each a name of its own", g.Name)
 			}
-			names[g.Name] = true
 			continue
 		}
 		for _, r := range p.items(f) {
@@ -173,7 +171,7 @@ func (p *parser) set(key string, line int, n *yaml.Node, value *cli.Value) {
 	if !ok {
 		return
 	}
-	if err := value.InFile(key).Set(text); err != nil {
+	if err := value.Named(key + ": ").Set(text); err != nil {
 		p.fail(n.Line, "%s", err)
 	}
 }

@@ -172,7 +172,7 @@ func (s *Source) spread(matrix model.Matrix, live bool) (samples int) {
 		if len(series.Histograms) > 0 {
 			s.note(reasonValue, len(series.Histograms), "A series is a histogram, and no amount", "series", promExcerpt(series.Metric))
 		}
-		f, m := s.place(series.Metric, live)
+		m := s.place(series.Metric, live)
 		if m == nil {
 			continue
 		}
@@ -183,7 +183,7 @@ func (s *Source) spread(matrix model.Matrix, live bool) (samples int) {
 			return 1
 		})
 		// A pod that comes back has its series again. The samples between are of another pod.
-		for rest := series.Values[i:]; len(rest) > 0; touched[f] = true {
+		for rest := series.Values[i:]; len(rest) > 0; touched[m.feed] = true {
 			n := 1
 			for n < len(rest) && timeOf(rest[n])-timeOf(rest[n-1]) <= s.cfg.MaxAge {
 				n++
@@ -199,20 +199,20 @@ func (s *Source) spread(matrix model.Matrix, live bool) (samples int) {
 }
 
 // place returns the memory that a series is of; nil where it is none of this source's. wanted makes those that are new.
-func (s *Source) place(metric model.Metric, wanted bool) (*feed, *memory) {
+func (s *Source) place(metric model.Metric, wanted bool) *memory {
 	id, err := s.identify(metric)
 	if err != nil {
 		s.note(reasonLabels, 1, "A series is left out", "err", err, "series", promExcerpt(metric))
-		return nil, nil
+		return nil
 	}
 	f := s.feeds[id.key]
 	if f == nil {
 		if !wanted || !s.cfg.Shard.has(id.key) {
-			return nil, nil
+			return nil
 		}
 		if len(s.feeds) == MaxGPUs {
 			s.note(reasonTooMany, 1, "There are too many GPUs, some are left out: use --shard", "most", MaxGPUs)
-			return nil, nil
+			return nil
 		}
 		f = &feed{source: s, key: id.key, wake: make(chan struct{}, 1)}
 		s.feeds[id.key] = f
@@ -224,7 +224,7 @@ func (s *Source) place(metric model.Metric, wanted bool) (*feed, *memory) {
 	if m != nil && !m.total.OK && !m.asked {
 		m.asked, s.bounded = true, time.Time{} // how much there is has to be asked for
 	}
-	return f, m
+	return m
 }
 
 // merge returns the new samples of a GPU, in order.

@@ -16,7 +16,6 @@ import (
 
 // bounding is what an answer says of how much memory there is.
 type bounding struct {
-	feed            *feed
 	total, reserved gpu.Opt[uint64]
 	used, free      []model.SamplePair
 }
@@ -25,13 +24,13 @@ type bounding struct {
 func (s *Source) takeBounds(matrix model.Matrix) {
 	found := map[*memory]*bounding{}
 	for _, series := range matrix {
-		f, m := s.place(series.Metric, false)
+		m := s.place(series.Metric, false)
 		if m == nil || len(series.Values) == 0 {
 			continue
 		}
 		b := found[m]
 		if b == nil {
-			b = &bounding{feed: f}
+			b = &bounding{}
 			found[m] = b
 		}
 		switch last := series.Values[len(series.Values)-1]; string(series.Metric[model.MetricNameLabel]) {
@@ -50,7 +49,7 @@ func (s *Source) takeBounds(matrix model.Matrix) {
 			// Used and free memory of one scrape. Their sum leaves out the reserved memory.
 			b.total, b.reserved = s.sum(b.used, b.free), gpu.Opt[uint64]{}
 		}
-		b.feed.bound(m, b.total, b.reserved)
+		m.bound(b.total, b.reserved)
 	}
 }
 
@@ -69,24 +68,24 @@ func (s *Source) takeCapacities(vector model.Vector) {
 		if len(v.Metric) == 0 && len(vector) == 1 {
 			for _, f := range s.feeds {
 				for _, m := range f.memories {
-					f.bound(m, s.amount(v.Value, unit), gpu.Opt[uint64]{})
+					m.bound(s.amount(v.Value, unit), gpu.Opt[uint64]{})
 				}
 			}
 			return
 		}
-		if f, m := s.place(v.Metric, false); m != nil {
-			f.bound(m, s.amount(v.Value, unit), gpu.Opt[uint64]{})
+		if m := s.place(v.Metric, false); m != nil {
+			m.bound(s.amount(v.Value, unit), gpu.Opt[uint64]{})
 		}
 	}
 }
 
 // bound takes over the capacity. An absent value leaves the last one.
-func (f *feed) bound(m *memory, total, reserved gpu.Opt[uint64]) {
+func (m *memory) bound(total, reserved gpu.Opt[uint64]) {
 	if !total.OK || total.V == 0 {
 		return
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	m.feed.mu.Lock()
+	defer m.feed.mu.Unlock()
 	m.total, m.reserved = total, reserved
 }
 

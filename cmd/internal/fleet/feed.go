@@ -52,6 +52,7 @@ type row struct {
 
 // memory is that of a GPU or of a GPU instance. What may change is guarded by feed.mu.
 type memory struct {
+	feed    *feed
 	id      gpu.Opt[uint32] // of the GPU instance; absent for the GPU as a whole
 	profile string
 
@@ -129,7 +130,7 @@ func (f *feed) memoryOf(id gpu.Opt[uint32], profile string, wanted bool) *memory
 	if !wanted || len(f.memories) == maxInstances {
 		return nil
 	}
-	m := &memory{id: id, profile: profile}
+	m := &memory{feed: f, id: id, profile: profile}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.memories = append(f.memories, m)

@@ -86,8 +86,7 @@ type Config struct {
 	// Logger takes what an operator should know, once each.
 	Logger log.Logger
 
-	file         string  // which --source.config named
-	chunkSamples float64 // how many samples an answer should have at most; 0 is maxChunkSamples
+	file string // which --source.config named
 }
 
 // Source implements gpu.Source. It is also a prometheus.Collector that tells how it fares.
@@ -122,7 +121,6 @@ type Source struct {
 	bounded  time.Time     // when the capacities were asked for
 	wide     time.Time     // when samples as late as Config.MaxAge were looked for
 	exported bool          // labels such as exported_pod have been seen
-	rate     float64       // samples a second, of all GPUs
 	changed  bool          // the GPUs are others than those that are listed
 }
 
@@ -130,7 +128,7 @@ type Source struct {
 func Open(address string, cfg Config) (*Source, error) {
 	var err error
 	cfg.Client, err = promapi.NewClient(promapi.ClientConfig{
-		URL: address, HTTP: &cfg.HTTP, HTTPConfigFile: cfg.file, HTTPConfigFlag: "source.config", Program: "gpu_leak_exporter", KeepAlive: true,
+		URL: address, HTTP: cfg.HTTP, HTTPFlag: "--source.config=" + cfg.file, Program: "gpu_leak_exporter",
 	})
 	if err != nil {
 		return nil, err
@@ -143,9 +141,6 @@ func New(cfg Config) (*Source, error) {
 	s := &Source{
 		cfg: cfg, metrics: newMetrics(cfg.Logger), done: make(chan struct{}), drained: make(chan struct{}, 1),
 		feeds: map[string]*feed{}, unit: cfg.Unit, advanced: time.Now(),
-	}
-	if s.cfg.chunkSamples == 0 {
-		s.cfg.chunkSamples = maxChunkSamples
 	}
 	if err := s.understand(); err != nil {
 		return nil, err

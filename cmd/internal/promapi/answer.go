@@ -35,7 +35,12 @@ func MatrixOf(value model.Value) (model.Matrix, error) {
 // CheckTimes returns a TypeError unless the points of a series are in order of time, as a Prometheus has them, and their
 // times fit into a time.Duration from 1970 on.
 func CheckTimes(series *model.SampleStream) error {
-	if points := series.Values; !slices.IsSortedFunc(points, later) || !areTimes(points) {
+	points := series.Values
+	if len(points) == 0 {
+		return nil
+	}
+	first, last := points[0].Timestamp, points[len(points)-1].Timestamp
+	if !slices.IsSortedFunc(points, later) || first < 0 || last > math.MaxInt64/model.Time(time.Millisecond) {
 		return TypeError("answered with times that are not in order: " + Excerpt(series.Metric.String()))
 	}
 	return nil
@@ -66,8 +71,3 @@ func typeError(value model.Value, want string) error {
 
 // later orders points by time. Two may be of one time: some stores keep what two replicas wrote.
 func later(a, b model.SamplePair) int { return cmp.Compare(a.Timestamp, b.Timestamp) }
-
-// areTimes reports whether points that are in order have times from 1970 on that a time.Duration can hold.
-func areTimes(points []model.SamplePair) bool {
-	return len(points) == 0 || (points[0].Timestamp >= 0 && points[len(points)-1].Timestamp <= math.MaxInt64/model.Time(time.Millisecond))
-}

@@ -30,16 +30,23 @@ type ClientConfig struct {
 	// URL is the address of the Prometheus. A user and a password in it become basic authentication, so that no error
 	// and no log names them.
 	URL string
-	// HTTPConfigFile is a file with the http_config of Prometheus; "" for none.
-	HTTPConfigFile string
-	// HTTP are settings that were read from that file already; nil for none.
-	HTTP *config.HTTPClientConfig
-	// HTTPConfigFlag is the flag that named it; it stands in errors.
-	HTTPConfigFlag string
+	// HTTP is how. HTTPFlag is the flag with the file that says so; it stands in errors.
+	HTTP     config.HTTPClientConfig
+	HTTPFlag string
 	// Program is the name of the client.
 	Program string
-	// KeepAlive keeps a connection for the next request.
-	KeepAlive bool
+}
+
+// LoadHTTP reads a file with the http_config of Prometheus, which the flag --http.config.file names; "" is none.
+func LoadHTTP(path string) (config.HTTPClientConfig, error) {
+	if path == "" {
+		return config.DefaultHTTPClientConfig, nil
+	}
+	cfg, _, err := config.LoadHTTPConfigFile(path)
+	if err != nil {
+		return config.HTTPClientConfig{}, fmt.Errorf("--http.config.file=%s: %w", path, err)
+	}
+	return *cfg, nil
 }
 
 // Client asks one Prometheus. Its methods may be called from several goroutines.
@@ -76,18 +83,17 @@ func NewClient(c ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := c.httpConfig(u)
-	if err != nil {
-		return nil, err
+	if u.User != nil {
+		if c.HTTP.BasicAuth != nil || c.HTTP.Authorization != nil || c.HTTP.OAuth2 != nil {
+			return nil, fmt.Errorf("%s tells who asks, and the address does, too: take the user out of the address", c.HTTPFlag)
+		}
+		password, _ := u.User.Password()
+		c.HTTP.BasicAuth = &config.BasicAuth{Username: u.User.Username(), Password: config.Secret(password)}
+		u.User = nil
 	}
-	u.User = nil
-	options := []config.HTTPClientOption{config.WithUserAgent(version.ComponentUserAgent(c.Program))}
-	if !c.KeepAlive {
-		options = append(options, config.WithKeepAlivesDisabled())
-	}
-	h, err := config.NewClientFromConfig(*cfg, c.Program, options...)
+	h, err := config.NewClientFromConfig(c.HTTP, c.Program, config.WithUserAgent(version.ComponentUserAgent(c.Program)))
 	if err != nil {
-		return nil, fmt.Errorf("--%s=%s: %w", c.HTTPConfigFlag, c.HTTPConfigFile, err)
+		return nil, fmt.Errorf("%s: %w", c.HTTPFlag, err)
 	}
 	h.Transport = bounded{h.Transport}
 	p, err := api.NewClient(api.Config{Address: u.String(), Client: h})
@@ -130,29 +136,6 @@ func (b *boundedBody) Read(p []byte) (n int, err error) {
 	}
 	b.left -= n
 	return n, err
-}
-
-// httpConfig returns the settings of the file, with the user of the address.
-func (c *ClientConfig) httpConfig(u *url.URL) (*config.HTTPClientConfig, error) {
-	cfg := &config.HTTPClientConfig{FollowRedirects: true, EnableHTTP2: true}
-	if c.HTTP != nil {
-		read := *c.HTTP
-		cfg = &read
-	} else if c.HTTPConfigFile != "" {
-		var err error
-		if cfg, _, err = config.LoadHTTPConfigFile(c.HTTPConfigFile); err != nil {
-			return nil, fmt.Errorf("--%s=%s: %w", c.HTTPConfigFlag, c.HTTPConfigFile, err)
-		}
-	}
-	if u.User == nil {
-		return cfg, nil
-	}
-	if cfg.BasicAuth != nil || cfg.Authorization != nil || cfg.OAuth2 != nil {
-		return nil, fmt.Errorf("--%s=%s tells who asks, and the address does, too: take the user out of the address", c.HTTPConfigFlag, c.HTTPConfigFile)
-	}
-	password, _ := u.User.Password()
-	cfg.BasicAuth = &config.BasicAuth{Username: u.User.Username(), Password: config.Secret(password)}
-	return cfg, nil
 }
 
 // tooMuch is what the error of a server says, besides other things, that is refused for the number

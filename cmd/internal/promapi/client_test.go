@@ -19,6 +19,7 @@ import (
 	"time"
 
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
 )
 
@@ -105,7 +106,7 @@ func TestEndless(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	c, err := NewClient(ClientConfig{URL: server.URL, Program: "test"})
+	c, err := NewClient(ClientConfig{URL: server.URL, HTTP: config.DefaultHTTPClientConfig, Program: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func TestEndless(t *testing.T) {
 	if err != nil || value.String() != `{a="b"} => 2 @[1]` || !slices.Equal(warnings, v1.Warnings{"w"}) {
 		t.Errorf("%v, %q, %v", value, warnings, err)
 	}
-	if _, _, _, err := c.Query(t.Context(), "y", time.Time{}); !IsTooMuch(err) {
+	if _, _, _, err := c.Query(t.Context(), "y", time.Time{}); !IsTooMuch(err) || !strings.Contains(err.Error(), "longer than 64 MiB: ask for fewer series") {
 		t.Errorf("without an end: %v", err)
 	}
 }
@@ -129,7 +130,7 @@ func TestNoSecrets(t *testing.T) {
 	if shown := Redacted(address); shown != server.URL {
 		t.Errorf("shown as %s", shown)
 	}
-	c, err := NewClient(ClientConfig{URL: address, HTTPConfigFlag: "file", Program: "test"})
+	c, err := NewClient(ClientConfig{URL: address, HTTP: config.DefaultHTTPClientConfig, Program: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,10 +158,14 @@ func TestNewClient(t *testing.T) {
 		{"ftp://a", "", "is not an address such as http://localhost:9090"},
 		{"http://me:hunter2@host:port", "", "is not an address such as http://localhost:9090"},
 		{"http://a?token=hunter2", "", "must end with the path: what follows ? or # is never sent"},
-		{"http://a", "/none", "--file=/none: open /none: no such file or directory"},
-		{"http://me:hunter2@a", both, "--file=" + both + " tells who asks, and the address does, too: take the user out of the address"},
+		{"http://a", "/none", "--http.config.file=/none: open /none: no such file or directory"},
+		{"http://me:hunter2@a", both, "--file tells who asks, and the address does, too: take the user out of the address"},
 	} {
-		if _, err := NewClient(ClientConfig{URL: tt.url, HTTPConfigFile: tt.file, HTTPConfigFlag: "file", Program: "test"}); err == nil || err.Error() != tt.want {
+		cfg, err := LoadHTTP(tt.file)
+		if err == nil {
+			_, err = NewClient(ClientConfig{URL: tt.url, HTTP: cfg, HTTPFlag: "--file", Program: "test"})
+		}
+		if err == nil || err.Error() != tt.want {
 			t.Errorf("%s, %s: %v; want %s", tt.url, tt.file, err, tt.want)
 		}
 	}

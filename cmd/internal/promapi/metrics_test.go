@@ -17,6 +17,7 @@ func TestQueries(t *testing.T) {
 		"gpu_process_memory_used_bytes":                       {1, ""},
 		"max by (UUID) (DCGM_FI_DEV_FB_USED)":                 {Mebibyte, ""},
 		"DCGM_FI_DEV_FB_USED * 2":                             {0, ""},
+		"a_bytes / b_bytes":                                   {0, ""},
 		"my_memory":                                           {0, ""},
 		"gpu_memory_used_bytes or DCGM_FI_DEV_FB_USED":        {0, ""},
 		`nvidia_smi_memory_used_bytes{instance=~"a.*/[0-9]"}`: {1, `{__name__=~"nvidia_smi_memory_total_bytes|nvidia_smi_memory_reserved_bytes|nvidia_smi_memory_free_bytes", instance=~"a.*/[0-9]"}`},

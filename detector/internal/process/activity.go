@@ -35,9 +35,9 @@ type Activity struct {
 	Blind bool          // Known was without utilisation, because the process was stuck
 }
 
-// Note adds a frame at time t. interval is the typical time between frames, and
-// allowance the processor time (s) that is no work.
-func (a *Activity) Note(t, interval time.Duration, allowance float64, sm, cpu stat.Value, state State) {
+// Note adds a frame at time t. interval is the typical time between frames, and zombieAfter the time until a zombie: the heartbeat
+// of that time is no work.
+func (a *Activity) Note(t, interval, zombieAfter time.Duration, sm, cpu stat.Value, state State) {
 	if sm.OK && sm.V != 0 || state == StateZombieProcess || t-a.Known > max(factGap, 3*interval) {
 		a.Known = 0
 	}
@@ -61,18 +61,13 @@ func (a *Activity) Note(t, interval time.Duration, allowance float64, sm, cpu st
 	} else {
 		a.Beat = max(0, a.Beat+cpu.V-a.CPU-heartbeat*(t-a.Known).Seconds())
 	}
-	if first || cpu.V < a.CPU || a.Beat > allowance {
+	if first || cpu.V < a.CPU || a.Beat > minHeartbeat && a.Beat > heartbeat*zombieAfter.Seconds() {
 		a.Quiet, a.Beat = t, 0
 	}
 	if lost && a.Lost == 0 {
 		a.Lost = t
 	}
 	a.Known, a.CPU, a.Blind = t, cpu.V, !sm.OK
-}
-
-// Allowance returns the processor time (s) that is no work: the heartbeat of the time until a zombie.
-func Allowance(zombieAfter time.Duration) float64 {
-	return max(minHeartbeat, heartbeat*zombieAfter.Seconds())
 }
 
 // Absence is the time after which a process that is missing from incomplete lists counts as gone, and a

@@ -68,7 +68,7 @@ func TestActivity(t *testing.T) {
 	} {
 		var a Activity
 		for _, f := range c.facts {
-			a.Note(seconds(f.at), time.Second, Allowance(10*time.Minute), f.sm, f.cpu, f.state)
+			a.Note(seconds(f.at), time.Second, 10*time.Minute, f.sm, f.cpu, f.state)
 		}
 		got := [3]time.Duration{a.Known, a.Quiet, a.Lost}
 		var want [3]time.Duration
@@ -85,33 +85,40 @@ func TestActivity(t *testing.T) {
 
 // Threads that look at a clock for hours are a heartbeat; twice as much is work, soon.
 func TestHeartbeat(t *testing.T) {
-	allowance := Allowance(10 * time.Minute)
 	for _, c := range []struct {
 		share float64
 		quiet bool
 	}{{0, true}, {heartbeat, true}, {2 * heartbeat, false}} {
 		var a Activity
 		for s := 0; s < 3600; s += 5 {
-			a.Note(seconds(s), 5*time.Second, allowance, stat.Of(0), stat.Of(c.share*float64(s)), StateAlive)
+			a.Note(seconds(s), 5*time.Second, 10*time.Minute, stat.Of(0), stat.Of(c.share*float64(s)), StateAlive)
 		}
 		if quiet := a.Quiet == start; quiet != c.quiet {
 			t.Errorf("%g of a processor: quiet since %s", c.share, a.Quiet-start)
 		}
 		// What was not used for long does not make up for work.
-		a.Note(seconds(3600), 5*time.Second, allowance, stat.Of(0), stat.Of(a.CPU+1), StateAlive)
+		a.Note(seconds(3600), 5*time.Second, 10*time.Minute, stat.Of(0), stat.Of(a.CPU+1), StateAlive)
 		if a.Quiet != seconds(3600) {
 			t.Errorf("%g of a processor, and then work: quiet since %s", c.share, a.Quiet-start)
 		}
 	}
-	about(t, "allowance", allowance, heartbeat*600)
-	about(t, "the least allowance", Allowance(time.Second), minHeartbeat)
+	// However soon a process is a zombie, a few ticks of the clock are no work.
+	for used, quiet := range map[float64]bool{0.9 * minHeartbeat: true, 1.1 * minHeartbeat: false} {
+		var a Activity
+		for s := range 2 {
+			a.Note(seconds(s), time.Millisecond, time.Second, stat.Of(0), stat.Of(1+float64(s)*(used+heartbeat)), StateAlive)
+		}
+		if (a.Quiet == start) != quiet {
+			t.Errorf("%g s: quiet since %s", used, a.Quiet-start)
+		}
+	}
 }
 
 // Who seldom has frames is not unknown in between.
 func TestSeldomSeen(t *testing.T) {
 	var a Activity
 	for i := range 5 {
-		a.Note(start+time.Duration(i)*5*time.Minute, 5*time.Minute, 1, stat.Of(0), stat.Of(1), StateAlive)
+		a.Note(start+time.Duration(i)*5*time.Minute, 5*time.Minute, time.Hour, stat.Of(0), stat.Of(1), StateAlive)
 	}
 	if a.Quiet != start {
 		t.Errorf("%+v", a)

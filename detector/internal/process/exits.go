@@ -51,9 +51,7 @@ type Exit[K comparable] struct {
 // UnreleasedAfter, until the residual falls by half of it. It shrinks with the
 // residual. A rise of the residual that lasts for nine frames has another reason.
 type Exits[K comparable] struct {
-	Recent [residuals]stat.Bytes // a ring
-	Next   int
-	Len    int
+	Recent []stat.Bytes  // the last residuals, oldest first
 	At     time.Duration // of the newest
 	List   []Exit[K]
 	Top    stat.Bytes // the residual with all that stays
@@ -64,7 +62,7 @@ type Exits[K comparable] struct {
 // if the residual just before is known. Exits that share what stays are ordered by their memory, because their own order is
 // unknown.
 func (p *Exits[K]) Add(key K, t, interval time.Duration, used stat.Bytes, cfg *series.Config) {
-	if float64(used) < cfg.MinHeld || p.Len == 0 || t-p.At > max(stale, 3*interval) {
+	if float64(used) < cfg.MinHeld || len(p.Recent) == 0 || t-p.At > max(stale, 3*interval) {
 		return
 	}
 	e := Exit[K]{Key: key, Used: used, Held: used, Since: t, Opened: t}
@@ -88,30 +86,22 @@ func (p *Exits[K]) Add(key K, t, interval time.Duration, used stat.Bytes, cfg *s
 
 // before returns the residual before an exit: see Exits.
 func (p *Exits[K]) before() stat.Bytes {
-	sorted := p.Recent
-	slices.Sort(sorted[:p.Len])
-	last := p.Recent[(p.Next+residuals-1)%residuals]
-	if p.Len > 1 {
-		last = min(last, p.Recent[(p.Next+residuals-2)%residuals])
-	}
-	return max(sorted[p.Len/2], last)
+	n := len(p.Recent)
+	return max(slices.Sorted(slices.Values(p.Recent))[n/2], slices.Min(p.Recent[max(0, n-2):]))
 }
 
 // Observe adds the residual of a frame, which may be negative. pace is the rate of its leak, in bytes per second, which
 // is no memory of an exit.
 func (p *Exits[K]) Observe(t, interval time.Duration, residual stat.Bytes, pace float64, cfg *series.Config) {
-	if p.Len > 0 && t-p.At > max(stale, 3*interval) {
-		p.Next, p.Len = 0, 0
+	if t-p.At > max(stale, 3*interval) {
+		p.Recent = p.Recent[:0]
 		p.List = slices.DeleteFunc(p.List, func(e Exit[K]) bool { return !e.Stays })
 	}
-	level := residual
-	if p.Len > 0 {
-		level = max(level, p.Recent[(p.Next+residuals-1)%residuals])
+	if len(p.Recent) == residuals {
+		p.Recent = slices.Delete(p.Recent, 0, 1)
 	}
-	p.Recent[p.Next] = residual
-	p.Next = (p.Next + 1) % residuals
-	p.Len = min(p.Len+1, residuals)
-	p.At = t
+	p.Recent, p.At = append(p.Recent, residual), t
+	level := slices.Max(p.Recent[max(0, len(p.Recent)-2):])
 	if len(p.List) == 0 {
 		return
 	}
@@ -203,8 +193,8 @@ func (p *Exits[K]) Remove(key K) {
 // one that is nearest to the fall.
 func (p *Exits[K]) countDown(level stat.Bytes) {
 	waiting := slices.ContainsFunc(p.List, func(e Exit[K]) bool { return !e.Stays })
-	if !waiting && p.Len == residuals {
-		p.Top = max(p.Top, slices.Min(p.Recent[:]))
+	if !waiting && len(p.Recent) == residuals {
+		p.Top = max(p.Top, slices.Min(p.Recent))
 	}
 	for p.Fall = max(0, p.Top-level); p.Fall > 0; p.Fall = max(0, p.Top-level) {
 		best := -1
@@ -239,7 +229,7 @@ func (p *Exits[K]) Remaining() float64 {
 
 // Check implements state.Checker.
 func (p *Exits[K]) Check(time.Duration) bool {
-	return p.Next < residuals && p.Len <= residuals && len(p.List) <= maxExits && p.staying() <= MaxUnreleased
+	return len(p.Recent) <= residuals && len(p.List) <= maxExits && p.staying() <= MaxUnreleased
 }
 
 // Check implements state.Checker.

@@ -58,6 +58,20 @@ func watch(p *Exits[int], to, step int, c plot) string {
 	return strings.TrimPrefix(b.String(), ", ")
 }
 
+// held is the residual of which so many GiB stay from second gone on, and others from later seconds on: second, GiB, and so on.
+func held(gibs stat.Bytes, later ...int) func(s int) stat.Bytes {
+	return func(s int) stat.Bytes {
+		if s < gone {
+			return rest
+		}
+		now := gibs
+		for i := 0; i < len(later) && s >= later[i]; i += 2 {
+			now = stat.Bytes(later[i+1])
+		}
+		return rest + now*gib
+	}
+}
+
 func TestUnreleasedMemory(t *testing.T) {
 	const gone2 = gone + 400
 	one := map[int]stat.Bytes{1: 8 * gib}
@@ -69,7 +83,6 @@ func TestUnreleasedMemory(t *testing.T) {
 			return rest + held(s)
 		}
 	}
-	stays := func(held stat.Bytes) func(s int) stat.Bytes { return after(func(int) stat.Bytes { return held }) }
 	freeing := func(in int) func(s int) stat.Bytes {
 		return after(func(s int) stat.Bytes { return max(0, 8*gib*stat.Bytes(gone+in-s)/stat.Bytes(in)) })
 	}
@@ -86,92 +99,42 @@ func TestUnreleasedMemory(t *testing.T) {
 		plot plot
 		want string
 	}{
-		{"all of it stays", plot{left: one, at: stays(8 * gib)}, fmt.Sprintf("%d-2000 1:8", named)},
-		{"half of it", plot{left: one, at: stays(4 * gib)}, "660-2000 1:4"},
-		{"more than it held", plot{left: one, at: stays(20 * gib)}, "660-2000 1:8"},
-		{"nothing", plot{left: one, at: stays(0)}, ""},
+		{"all of it stays", plot{left: one, at: held(8)}, fmt.Sprintf("%d-2000 1:8", named)},
+		{"half of it", plot{left: one, at: held(4)}, "660-2000 1:4"},
+		{"more than it held", plot{left: one, at: held(20)}, "660-2000 1:8"},
+		{"nothing", plot{left: one, at: held(0)}, ""},
 		{"the driver needs a while", plot{left: one, at: freeing(int(ReleaseGrace.Seconds()) - 1)}, ""},
 		{"or longer", plot{left: one, at: freeing(50)}, ""},
 		{"slowly freed, and yet not all", plot{left: one, at: after(func(s int) stat.Bytes { return max(2*gib, 8*gib-stat.Bytes(s-gone)*gib) })}, "660-2000 1:2"},
-		{"less than counts", plot{left: one, at: stays(stat.Bytes(defaults().MinHeld) - 1)}, ""},
-		{"as much as counts", plot{left: one, at: stays(stat.Bytes(defaults().MinHeld))}, "660-2000 1:0.0625"},
-		{"a process too small to count", plot{left: map[int]stat.Bytes{1: 60 * mib}, at: stays(gib)}, ""},
-		{"it comes later, of somebody else", plot{left: one, at: after(func(s int) stat.Bytes {
-			if s < gone+20 {
-				return 0
-			}
-			return 8 * gib
-		})}, ""},
-		{"it goes at last", plot{left: one, at: after(func(s int) stat.Bytes {
-			if s < 1500 {
-				return 8 * gib
-			}
-			return 0
-		})}, "660-1501 1:8"},
-		{"it shrinks, and half of it is its end", plot{left: one, at: after(func(s int) stat.Bytes {
-			switch {
-			case s < 1000:
-				return 8 * gib
-			case s < 1500:
-				return 5 * gib
-			}
-			return 4 * gib
-		})}, "660-1001 1:8, 1001-1501 1:5"},
-		{"others come on top, and it goes", plot{left: one, at: after(func(s int) stat.Bytes {
-			switch {
-			case s < 1000:
-				return 8 * gib
-			case s < 1500:
-				return 30 * gib
-			}
-			return 22 * gib
-		})}, "660-1501 1:8"},
-		{"three that end together share it", plot{left: map[int]stat.Bytes{1: 3 * gib, 2: 8 * gib, 3: 5 * gib}, at: stays(8 * gib)}, "660-2000 2:4 3:2.5 1:1.5"},
-		{"the other one ends soon after", plot{left: map[int]stat.Bytes{1: 9 * gib}, at: stays(8 * gib), act: leave(gone + 10)}, "670-2000 1:6 2:2"},
-		{"too late to share", plot{left: map[int]stat.Bytes{1: 9 * gib}, at: stays(8 * gib), act: leave(gone + 11)}, "660-2000 1:8"},
-		{"it goes as it would be named", plot{left: one, at: after(func(s int) stat.Bytes { return 8 * gib * stat.Bytes(min(1, max(0, named-s))) })}, ""},
-		{"two end one after the other, and the first one goes", plot{left: map[int]stat.Bytes{1: 9 * gib}, at: after(func(s int) stat.Bytes {
-			switch {
-			case s < gone2:
-				return 9 * gib
-			case s < 1500:
-				return 12 * gib
-			}
-			return 3 * gib
-		}), act: leave(gone2)}, "660-1060 1:9, 1060-1501 1:9 2:3, 1501-2000 2:3"},
-		{"both go at once", plot{left: map[int]stat.Bytes{1: 9 * gib}, at: after(func(s int) stat.Bytes {
-			switch {
-			case s < gone2:
-				return 9 * gib
-			case s < 1500:
-				return 12 * gib
-			}
-			return 0
-		}), act: leave(gone2)}, "660-1060 1:9, 1060-1501 1:9 2:3"},
-		{"the first one has shrunk before the other one ends", plot{left: map[int]stat.Bytes{1: 9 * gib}, at: after(func(s int) stat.Bytes {
-			switch {
-			case s < 900:
-				return 9 * gib
-			case s < gone2:
-				return 7 * gib
-			}
-			return 10 * gib
-		}), act: leave(gone2)}, "660-901 1:9, 901-1000 1:7, 1000-1060 1:9, 1060-2000 1:7 2:3"}, // while it is not known whose the rise is, it counts
-		{"it is in the list again", plot{left: one, at: stays(8 * gib), act: func(p *Exits[int], s int) {
+		{"less than counts", plot{left: one, at: after(func(int) stat.Bytes { return stat.Bytes(defaults().MinHeld) - 1 })}, ""},
+		{"as much as counts", plot{left: one, at: after(func(int) stat.Bytes { return stat.Bytes(defaults().MinHeld) })}, "660-2000 1:0.0625"},
+		{"a process too small to count", plot{left: map[int]stat.Bytes{1: 60 * mib}, at: held(1)}, ""},
+		{"it comes later, of somebody else", plot{left: one, at: held(0, gone+20, 8)}, ""},
+		{"it goes at last", plot{left: one, at: held(8, 1500, 0)}, "660-1501 1:8"},
+		{"it shrinks, and half of it is its end", plot{left: one, at: held(8, 1000, 5, 1500, 4)}, "660-1001 1:8, 1001-1501 1:5"},
+		{"others come on top, and it goes", plot{left: one, at: held(8, 1000, 30, 1500, 22)}, "660-1501 1:8"},
+		{"three that end together share it", plot{left: map[int]stat.Bytes{1: 3 * gib, 2: 8 * gib, 3: 5 * gib}, at: held(8)}, "660-2000 2:4 3:2.5 1:1.5"},
+		{"the other one ends soon after", plot{left: map[int]stat.Bytes{1: 9 * gib}, at: held(8), act: leave(gone + 10)}, "670-2000 1:6 2:2"},
+		{"too late to share", plot{left: map[int]stat.Bytes{1: 9 * gib}, at: held(8), act: leave(gone + 11)}, "660-2000 1:8"},
+		{"it goes as it would be named", plot{left: one, at: held(8, named, 0)}, ""},
+		{"two end one after the other, and the first one goes", plot{left: map[int]stat.Bytes{1: 9 * gib}, at: held(9, gone2, 12, 1500, 3), act: leave(gone2)}, "660-1060 1:9, 1060-1501 1:9 2:3, 1501-2000 2:3"},
+		{"both go at once", plot{left: map[int]stat.Bytes{1: 9 * gib}, at: held(9, gone2, 12, 1500, 0), act: leave(gone2)}, "660-1060 1:9, 1060-1501 1:9 2:3"},
+		{"the first one has shrunk before the other one ends", plot{left: map[int]stat.Bytes{1: 9 * gib}, at: held(9, 900, 7, gone2, 10), act: leave(gone2)}, "660-901 1:9, 901-1000 1:7, 1000-1060 1:9, 1060-2000 1:7 2:3"}, // while it is not known whose the rise is, it counts
+		{"it is in the list again", plot{left: one, at: held(8), act: func(p *Exits[int], s int) {
 			if s == 1000 {
 				p.Remove(1)
 			}
 		}}, "660-1000 1:8"},
-		{"it was only missing", plot{left: one, at: stays(8 * gib), act: func(p *Exits[int], s int) {
+		{"it was only missing", plot{left: one, at: held(8), act: func(p *Exits[int], s int) {
 			if s == gone+5 {
 				p.Remove(1)
 			}
 		}}, ""},
 		{"what leaks beside it is not left by it", plot{left: one, pace: float64(32 * mib), at: func(s int) stat.Bytes { return rest + stat.Bytes(s)*32*mib }}, ""},
-		{"that goes on beside what is", plot{left: one, pace: float64(mib), at: func(s int) stat.Bytes { return stays(8*gib)(s) + stat.Bytes(s)*mib }}, "660-2000 1:8"},
+		{"that goes on beside what is", plot{left: one, pace: float64(mib), at: func(s int) stat.Bytes { return held(8)(s) + stat.Bytes(s)*mib }}, "660-2000 1:8"},
 		{"the same, if that is not known", plot{left: one, at: func(s int) stat.Bytes { return rest + stat.Bytes(s)*32*mib }}, "660-2000 1:0.0938"},
 		{"lists that are read a moment late", plot{left: one, at: func(s int) stat.Bytes {
-			v := stays(8 * gib)(s)
+			v := held(8)(s)
 			if s%7 == 0 {
 				v -= 10 * gib // of which a process has let go in between
 			}
@@ -188,21 +151,13 @@ func TestUnreleasedMemory(t *testing.T) {
 // Where frames are seldom it takes three of them, and nothing that is freed is blamed.
 func TestUnreleasedSeldomSeen(t *testing.T) {
 	one := map[int]stat.Bytes{1: 8 * gib}
-	at := func(left stat.Bytes) func(s int) stat.Bytes {
-		return func(s int) stat.Bytes {
-			if s < gone {
-				return rest
-			}
-			return rest + left
-		}
-	}
 	for step, want := range map[int]string{15: "660-1200 1:8", 60: "720-1200 1:8"} {
 		var p Exits[int]
-		if got := watch(&p, 1200, step, plot{left: one, at: at(8 * gib)}); got != want {
+		if got := watch(&p, 1200, step, plot{left: one, at: held(8)}); got != want {
 			t.Errorf("every %d s: %q, want %q", step, got, want)
 		}
 		p = Exits[int]{}
-		if got := watch(&p, 1200, step, plot{left: one, at: at(0)}); got != "" || len(p.List) > 0 {
+		if got := watch(&p, 1200, step, plot{left: one, at: held(0)}); got != "" || len(p.List) > 0 {
 			t.Errorf("every %d s, and freed: %q", step, got)
 		}
 	}
@@ -229,8 +184,8 @@ func TestUnreleasedNeedsTheResidual(t *testing.T) {
 		} {
 			var p Exits[int]
 			p.Observe(start, c.interval, rest, 0, defaults())
-			if act(&p); len(p.List) == 1 != c.known || name == "frame" && p.Len == 2 != c.known {
-				t.Errorf("%s after %s: %d exits are watched, %d residuals", name, c.ago, len(p.List), p.Len)
+			if act(&p); len(p.List) == 1 != c.known || name == "frame" && len(p.Recent) == 2 != c.known {
+				t.Errorf("%s after %s: %d exits are watched, %d residuals", name, c.ago, len(p.List), len(p.Recent))
 			}
 		}
 	}
@@ -285,12 +240,7 @@ func TestUnreleasedIsBounded(t *testing.T) {
 		for i := range crowd {
 			left[key(i)] = stat.Bytes(i+1) * 64 * mib
 		}
-		watch(&p, 1000, 1, plot{left: left, at: func(s int) stat.Bytes {
-			if s < gone {
-				return rest
-			}
-			return 60 * gib
-		}, act: func(p *Exits[int], _ int) {
+		watch(&p, 1000, 1, plot{left: left, at: held(60), act: func(p *Exits[int], _ int) {
 			if len(p.List) > maxExits {
 				t.Fatalf("%d exits are watched", len(p.List))
 			}

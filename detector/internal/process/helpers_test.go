@@ -4,8 +4,6 @@
 package process
 
 import (
-	"math"
-	"testing"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
@@ -25,10 +23,3 @@ func defaults() *series.Config {
 }
 
 func seconds(n int) time.Duration { return start + time.Duration(n)*time.Second }
-
-func about(t *testing.T, what string, got, want float64) {
-	t.Helper()
-	if !(math.Abs(got-want) <= 1e-6*max(1, math.Abs(want))) {
-		t.Errorf("%s: %.9g, want %.9g", what, got, want)
-	}
-}

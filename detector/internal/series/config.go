@@ -39,8 +39,6 @@ type Config struct {
 	MinHeld                      float64
 	// A page begins when a leak fills the memory within PageWithin, or other growth within FillsWithin.
 	PageWithin, FillsWithin time.Duration
-	// Without are mechanisms that are left out; only a benchmark sets it.
-	Without Mechanism
 	// Mute removes the judgement. The statistics stay.
 	Mute bool
 	// SpikeHeight is the least rise in bytes that can be a spike; SpikeRatio is

@@ -59,7 +59,7 @@ func (g *Growth) confidence() float64 { return min(g.Form, g.Kept, g.Waited) }
 
 // slows reports whether growth at the best scale, or at a wider one, slows down so much that it stops before the memory is full.
 func (s *Series) slows() bool {
-	if !s.cfg.With(Slowing) || s.Capacity == 0 {
+	if s.Capacity == 0 {
 		return false
 	}
 	for i := range s.Growths[s.Leak.Best:] {
@@ -109,9 +109,6 @@ func (s *Series) judge(i int) {
 // kept returns the confidence that growth of so many bytes at scale i will not be given back: it is held against the largest
 // gradual rise that was given back at that scale or at a wider one.
 func (s *Series) kept(retained stat.Bytes, i int) float64 {
-	if !s.cfg.With(GiveBacks) {
-		return 1
-	}
 	given := 1.0
 	for ; i < numScales; i++ {
 		given = max(given, s.Scales[i].Given)
@@ -168,17 +165,7 @@ func steadiest(pts []stat.Point, below int, width time.Duration, cfg *Config, g 
 		if left > 0 && (len(rest) < 8 || rest[len(rest)-1].At-rest[0].At < cfg.MinSpan) {
 			break
 		}
-		form := 1.0
-		if cfg.With(Pace) {
-			form = keeping(rest, slowed, held)
-		}
-		if cfg.With(Evenness) {
-			form = min(form, evenness(rest))
-		}
-		if cfg.With(Spread) {
-			form = min(form, spread(rest, width))
-		}
-		if form > g.Form {
+		if form := min(keeping(rest, slowed, held), evenness(rest), spread(rest, width)); form > g.Form {
 			g.Form, best = form, rest
 		}
 		if g.Form == 1 {

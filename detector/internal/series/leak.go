@@ -44,7 +44,7 @@ func (s *Series) decide(full *Fullness) {
 		}
 	}
 	l.Confidence = max(0, min(l.Confidence, 1))
-	stepped := l.Confidence < enough && s.cfg.With(Counted) && (s.Capacity == 0 || 2*s.Left < s.Capacity) && s.Steps.counted(s.First+settled) &&
+	stepped := l.Confidence < enough && (s.Capacity == 0 || 2*s.Left < s.Capacity) && s.Steps.counted(s.First+settled) &&
 		s.kept(s.Steps.Level-s.Steps.Taken[0].From, 0) >= enough
 	if stepped {
 		l.Confidence = enough

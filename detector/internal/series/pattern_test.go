@@ -66,29 +66,6 @@ func TestPatternOfMemory(t *testing.T) {
 	}
 }
 
-// What is idle is known to be, and for long enough.
-func TestIdlePattern(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		sm    stat.Value
-		quiet time.Duration
-		want  Pattern
-	}{
-		{"it computes", stat.Of(0.5), 2 * IdleAfter, PatternStable},
-		{"hardly", stat.Of(busySM / 2), 2 * IdleAfter, PatternStable},
-		{"not for long enough", stat.Of(0), IdleAfter - time.Minute, PatternStable},
-		{"for long", stat.Of(0), IdleAfter + time.Minute, PatternIdle},
-		{"it is not known", stat.Value{}, 2 * IdleAfter, PatternStable},
-	} {
-		w := watching(defaults(), 5*time.Second)
-		w.watch(time.Hour, steadily(10000))
-		w.sample.SM = c.sm
-		if w.watch(c.quiet, steadily(10000)); w.Shape.Pattern != c.want {
-			t.Errorf("%s: %q, want %q", c.name, w.Shape.Pattern, c.want)
-		}
-	}
-}
-
 // The first pattern that fits is it: of a series at rest, five hours old.
 func TestWhichPatternFits(t *testing.T) {
 	const length = time.Minute

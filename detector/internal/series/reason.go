@@ -60,13 +60,12 @@ const (
 // does not hold. Of two with the same need, the first one counts.
 var reasons = [...]struct {
 	why  Withheld
-	is   Mechanism
 	need func(*Series, *Growth) time.Duration
 }{
-	{WithheldGivenBack, GivenBack, (*Series).givenBack},
-	{WithheldProgramBegin, ProgramBegin, (*Series).programBegin},
-	{WithheldDailyLoad, DailyLoad, (*Series).dailyLoad},
-	{WithheldMinSpan, 0, func(s *Series, _ *Growth) time.Duration { return s.cfg.MinSpan }},
+	{WithheldGivenBack, (*Series).givenBack},
+	{WithheldProgramBegin, (*Series).programBegin},
+	{WithheldDailyLoad, (*Series).dailyLoad},
+	{WithheldMinSpan, func(s *Series, _ *Growth) time.Duration { return s.cfg.MinSpan }},
 }
 
 // wait sets the reason for which growth must last longest. A leak does not wait.
@@ -75,7 +74,7 @@ func (s *Series) wait(g *Growth) {
 		return
 	}
 	for _, r := range reasons {
-		if !s.cfg.With(r.is) || s.outgrown(g) && r.why != WithheldMinSpan {
+		if s.outgrown(g) && r.why != WithheldMinSpan {
 			continue
 		}
 		if need := r.need(s, g); need > g.Need {

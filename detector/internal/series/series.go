@@ -31,8 +31,17 @@ const (
 // Series judges one series of used memory. One goroutine owns it.
 type Series struct {
 	cfg *Config
-	Statistics
-	Owner
+
+	Windows []stat.Window
+	Spikes  stat.Spikes
+	Total   uint64 // spikes
+
+	// Its owner is a process, or another one.
+	Loadless bool          // it never computes: it is the residual
+	Idle     bool          // utilisation is known, and is zero since BusyAt for IdleAfter
+	Began    time.Duration // when it started; the first sample if that is not known
+	BusyAt   time.Duration // when it computed last, or that was not known; first sample if never
+	WorkedAt time.Duration // when it was first known to compute; 0 never
 
 	Scales  [numScales]Scale
 	Growths [numScales]Growth // of each scale
@@ -51,22 +60,6 @@ type Series struct {
 	Left     stat.Bytes // free in the memory as a whole
 	Prior    Prior
 	poolless bool
-}
-
-// Statistics are the statistics of a series.
-type Statistics struct {
-	Windows []stat.Window
-	Spikes  stat.Spikes
-	Total   uint64 // spikes
-}
-
-// Owner is the process, or another owner, of a series.
-type Owner struct {
-	Loadless bool          // it never computes: it is the residual
-	Idle     bool          // utilisation is known, and is zero since BusyAt for IdleAfter
-	Began    time.Duration // when it started; the first sample if that is not known
-	BusyAt   time.Duration // when it computed last, or that was not known; first sample if never
-	WorkedAt time.Duration // when it was first known to compute; 0 never
 }
 
 // New returns an empty series of that configuration.
@@ -137,7 +130,7 @@ func (s *Series) Observe(o *Sample) {
 	if s.Last > 0 {
 		covered = min(o.T-s.Last, gapIntervals*o.Interval)
 	}
-	s.count(o, covered, s.cfg)
+	s.count(o, covered)
 	s.noteWork(o)
 	s.Last, s.Used, s.Capacity, s.Left, s.Prior, s.poolless = o.T, o.Used, o.Capacity, o.Left, o.Prior, o.Poolless
 	s.Peak = max(s.Peak, o.Used)
@@ -148,20 +141,20 @@ func (s *Series) Observe(o *Sample) {
 }
 
 // noteWork adds the utilisation of a sample.
-func (w *Owner) noteWork(o *Sample) {
+func (s *Series) noteWork(o *Sample) {
 	if !o.SM.OK || o.SM.V > 0 {
-		w.BusyAt = o.T
+		s.BusyAt = o.T
 	}
-	if w.WorkedAt == 0 && o.SM.OK && o.SM.V >= busySM {
-		w.WorkedAt = o.T
+	if s.WorkedAt == 0 && o.SM.OK && o.SM.V >= busySM {
+		s.WorkedAt = o.T
 	}
-	w.Idle = o.SM.OK && o.T-w.BusyAt >= IdleAfter
+	s.Idle = o.SM.OK && o.T-s.BusyAt >= IdleAfter
 }
 
 // count adds a sample. covered is the time since the last one that is not a gap.
-func (s *Statistics) count(o *Sample, covered time.Duration, cfg *Config) {
-	width := max(cfg.SpikeWidth, gapIntervals*o.Interval)
-	height := max(cfg.SpikeHeight, cfg.SpikeRatio*float64(o.Capacity))
+func (s *Series) count(o *Sample, covered time.Duration) {
+	width := max(s.cfg.SpikeWidth, gapIntervals*o.Interval)
+	height := max(s.cfg.SpikeHeight, s.cfg.SpikeRatio*float64(o.Capacity))
 	ended := 0
 	if s.Spikes.Add(o.T, o.Used, width, height) {
 		ended = 1
@@ -208,7 +201,7 @@ func (s *Series) minutes() int {
 }
 
 // rested reports whether it is known that the owner has not computed since that time.
-func (w *Owner) rested(since time.Duration) bool { return w.WorkedAt == 0 && w.BusyAt <= since }
+func (s *Series) rested(since time.Duration) bool { return s.WorkedAt == 0 && s.BusyAt <= since }
 
 // ripe reports whether the series was seen for long enough for a verdict. The age of its
 // owner does not count.

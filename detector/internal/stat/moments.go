@@ -17,10 +17,33 @@ type Moments struct {
 	XX, XY, YY float64       // Σ(x−X)², Σ(x−X)(y−Y), Σ(y−Y)²
 }
 
+// momentsOf returns the moments of the points. Memory is counted from that of the first one, so that a line does not depend on it.
+func momentsOf(pts []Point) (m Moments) {
+	if len(pts) == 0 {
+		return m
+	}
+	m = Moments{N: int64(len(pts)), From: pts[0].At}
+	for _, p := range pts {
+		x, y := m.seconds(p.At), float64(p.V-pts[0].V)
+		m.X += x
+		m.Y += y
+		m.XX += x * x
+		m.XY += x * y
+		m.YY += y * y
+	}
+	n := float64(m.N)
+	m.XX, m.XY, m.YY = m.XX-m.X*m.X/n, m.XY-m.X*m.Y/n, m.YY-m.Y*m.Y/n
+	m.X, m.Y = m.X/n, m.Y/n
+	return m
+}
+
+// seconds returns the time since From. Duration.Seconds is slower, because it is exact for years.
+func (m *Moments) seconds(t time.Duration) float64 { return float64(t-m.From) / 1e9 }
+
 // Add adds the sample (t, y).
 func (m *Moments) Add(t time.Duration, y Bytes) {
 	m.N++
-	dx, dy := (t-m.From).Seconds()-m.X, float64(y)-m.Y
+	dx, dy := m.seconds(t)-m.X, float64(y)-m.Y
 	m.X += dx / float64(m.N)
 	m.Y += dy / float64(m.N)
 	rest := float64(m.N-1) / float64(m.N)

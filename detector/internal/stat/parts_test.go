@@ -4,6 +4,7 @@
 package stat
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -47,29 +48,6 @@ func TestSpikes(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: %d spikes, want %d", c.name, got, c.want)
 		}
-	}
-}
-
-// What is noted of the slots follows from them.
-func TestSpikesDoNotNeedTheirNote(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 4))
-	var s Spikes
-	n := 0
-	for i := range 20_000 {
-		level := Bytes(1000+rng.IntN(30)+200*(rng.IntN(40)/39)) * mib
-		at := start + time.Duration(i)*time.Second
-		again := s
-		again.low, again.lowFrom = 0, 0
-		ended := s.Add(at, level, time.Minute, 64*mib)
-		if again.Add(at, level, time.Minute, 64*mib) != ended || again.Active != s.Active || again.Base != s.Base || again.Slots != s.Slots {
-			t.Fatalf("sample %d: %+v, want %+v", i, again, s)
-		}
-		if ended {
-			n++
-		}
-	}
-	if n < 100 || s.Duty < 0.01 || s.Duty > 0.2 {
-		t.Errorf("%d spikes on for %g of the time: the test shows little", n, s.Duty)
 	}
 }
 
@@ -126,6 +104,36 @@ func TestClampAndMedian(t *testing.T) {
 	for want, values := range map[float64][]float64{3: {3}, 2.5: {4, 1, 3, 2}, 5: {9, 5, 1}} {
 		if got := Median(values); got != want {
 			t.Errorf("the median of %v is %g, want %g", values, got, want)
+		}
+	}
+}
+
+// What an index, a division or a root would fail on is refused, and no more.
+func TestChecks(t *testing.T) {
+	for name, c := range map[string]struct {
+		v  interface{ Check(time.Duration) bool }
+		ok bool
+	}{
+		"a full crest":          {&Crest[Bytes]{Head: 59, Len: 60}, true},
+		"a slot too far":        {&Crest[Bytes]{Head: 60}, false},
+		"too many slots":        {&Crest[Bytes]{Len: 61}, false},
+		"no spikes":             {&Spikes{}, true},
+		"too many spike slots":  {&Spikes{Len: 13}, false},
+		"no trend":              {&Trend{}, true},
+		"it falls":              {&Trend{Rate: -1}, false},
+		"a negative variance":   {&Trend{Variance: -1}, false},
+		"a window":              {&Window{Span: time.Hour}, true},
+		"a window of no length": {&Window{}, false},
+		"too many blocks":       {&Window{Span: time.Hour, Blocks: make([]Block, MaxBlocks+1)}, false},
+		"a block":               {&Block{Moments: Moments{N: 2, Y: MaxBytes, XX: 1, XY: -5, YY: 7}}, true},
+		"less than no samples":  {&Block{Moments: Moments{N: -1}}, false},
+		"a negative square":     {&Block{Moments: Moments{YY: -1}}, false},
+		"next to no time":       {&Block{Moments: Moments{N: 2, XX: math.SmallestNonzeroFloat64}}, false},
+		"covered for too long":  {&Block{Covered: time.Hour + 1}, false},
+		"a block of later":      {&Block{Moments: Moments{From: time.Hour + 1}}, false},
+	} {
+		if got := c.v.Check(time.Hour); got != c.ok {
+			t.Errorf("%s: %t", name, got)
 		}
 	}
 }

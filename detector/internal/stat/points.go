@@ -3,28 +3,34 @@
 
 package stat
 
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"time"
+)
+
 // MaxPoints is the number of points that are kept of a series at one width of blocks: a bound of cost.
 const MaxPoints = 88
 
-// Points are the last points of a series, MaxPoints at most. The zero Points are empty.
+// Points are the last points of a series, MaxPoints at most. The zero Points are empty. Each but the first is kept as its
+// difference from the one before, which takes little more than half of the room.
 type Points struct {
 	first, last Point
 	n           int
-	rest        packed // the points after the first
+	rest        []byte // the points after the first
 }
 
 // Push adds a point. Beyond MaxPoints it removes the oldest one.
 func (p *Points) Push(at Point) {
 	if p.n == MaxPoints {
-		before := p.first
-		p.rest.cut(p.first.unpack(p.rest, &before))
+		p.rest = p.rest[:copy(p.rest, p.first.next(p.rest))]
 		p.n--
 	}
 	if p.n == 0 {
 		p.first = at
 	} else {
-		var room [rowRoom]byte
-		p.rest.add(at.pack(room[:0], &p.last))
+		p.rest = at.after(p.last, p.rest)
 	}
 	p.last = at
 	p.n++
@@ -46,31 +52,46 @@ func (p *Points) Append(list []Point) []Point {
 	}
 	at := p.first
 	list = append(list, at)
-	for b := []byte(p.rest); len(b) > 0; list = append(list, at) {
-		before := at
-		b = at.unpack(b, &before)
+	for b := p.rest; len(b) > 0; list = append(list, at) {
+		b = at.next(b)
 	}
 	return list
 }
 
-// GobEncode returns the points as rows, the first one after the zero point.
+// after appends to b the difference of a point from the one before.
+func (p Point) after(before Point, b []byte) []byte {
+	return binary.AppendVarint(binary.AppendVarint(b, int64(p.At-before.At)), int64(p.V-before.V))
+}
+
+// next adds to the point the difference that b begins with, and returns the bytes after that.
+func (p *Point) next(b []byte) []byte {
+	at, n := binary.Varint(b)
+	v, m := binary.Varint(b[n:])
+	p.At, p.V = p.At+time.Duration(at), p.V+Bytes(v)
+	return b[n+m:]
+}
+
+// GobEncode returns all points as differences, the first one from the zero point.
 func (p *Points) GobEncode() ([]byte, error) {
 	if p.n == 0 {
 		return nil, nil
 	}
-	return append(p.first.pack(nil, &Point{}), p.rest...), nil
+	return append(p.first.after(Point{}, nil), p.rest...), nil
 }
 
 // GobDecode replaces the points by those that GobEncode returned.
 func (p *Points) GobDecode(b []byte) error {
 	*p = Points{}
-	for at := (Point{}); len(b) > 0; {
-		if p.n == MaxPoints || !whole(b, pointNumbers) {
-			return errRows
+	for r := bytes.NewReader(b); r.Len() > 0; {
+		at, err := binary.ReadVarint(r)
+		v, err2 := binary.ReadVarint(r)
+		switch {
+		case err != nil || err2 != nil:
+			return errors.Join(err, err2)
+		case p.n == MaxPoints:
+			return errors.New("too many points")
 		}
-		before := at
-		b = at.unpack(b, &before)
-		p.Push(at)
+		p.Push(Point{p.last.At + time.Duration(at), p.last.V + Bytes(v)})
 	}
 	return nil
 }

@@ -24,14 +24,8 @@ const (
 // spikeReturn of the height reached. A rise that stays is a step or a
 // ramp, and a fall far below its begin is that of a sawtooth.
 type Spikes struct {
-	Slots [spikeSlots]spikeSlot
-	Next  int
+	Slots [spikeSlots]spikeSlot // the last Len ones, oldest first
 	Len   int
-
-	// low is the lowest value of the complete slots, of
-	// which the oldest began at lowFrom. It follows from them.
-	low     Bytes
-	lowFrom time.Duration
 
 	Active bool
 	Base   Bytes // level before the rise
@@ -88,47 +82,28 @@ func (s *Spikes) restart() { s.Active, s.Len = false, 0 }
 
 // baseline returns the lowest value since the time from.
 func (s *Spikes) baseline(from time.Duration) (lowest Bytes, ok bool) {
-	if s.Len == 0 {
-		return 0, false
+	lowest = math.MaxInt64
+	for i := s.Len - 1; i >= 0 && s.Slots[i].Start >= from; i-- {
+		lowest, ok = min(lowest, s.Slots[i].Min), true
 	}
-	newest := &s.Slots[(s.Next+spikeSlots-1)%spikeSlots]
-	if newest.Start < from {
-		return 0, false
-	}
-	if s.lowFrom < from {
-		s.find(from)
-	}
-	return min(s.low, newest.Min), true
+	return lowest, ok
 }
 
-// find notes the lowest value of the complete slots that began at the time from or
-// later.
-func (s *Spikes) find(from time.Duration) {
-	s.low, s.lowFrom = math.MaxInt64, math.MaxInt64
-	for i := 1; i < s.Len; i++ {
-		slot := &s.Slots[(s.Next+2*spikeSlots-1-i)%spikeSlots]
-		if slot.Start < from {
-			return
-		}
-		s.low, s.lowFrom = min(s.low, slot.Min), slot.Start
-	}
-}
-
+// note adds a value to the newest slot, or to a new one of that length.
 func (s *Spikes) note(t time.Duration, y Bytes, slot time.Duration) {
-	if s.Len == 0 {
-		s.low, s.lowFrom = math.MaxInt64, math.MaxInt64
-	} else {
-		last := &s.Slots[(s.Next+spikeSlots-1)%spikeSlots]
-		if t-last.Start < slot {
+	if s.Len > 0 {
+		if last := &s.Slots[s.Len-1]; t-last.Start < slot {
 			last.Min = min(last.Min, y)
 			return
 		}
-		s.low, s.lowFrom = min(s.low, last.Min), min(s.lowFrom, last.Start)
 	}
-	s.Slots[s.Next] = spikeSlot{Start: t, Min: y}
-	s.Next = (s.Next + 1) % spikeSlots
-	s.Len = min(s.Len+1, spikeSlots)
+	if s.Len == spikeSlots {
+		copy(s.Slots[:], s.Slots[1:])
+		s.Len--
+	}
+	s.Slots[s.Len] = spikeSlot{Start: t, Min: y}
+	s.Len++
 }
 
 // Check implements state.Checker.
-func (s *Spikes) Check(time.Duration) bool { return s.Next < spikeSlots && s.Len <= spikeSlots }
+func (s *Spikes) Check(time.Duration) bool { return s.Len <= spikeSlots }

@@ -36,42 +36,32 @@ const (
 // the residuals of a wandering series, which follows from the changes of the residuals from point to point.
 func FitLine(pts []Point) Trend {
 	l := Trend{N: len(pts)}
-	if l.N < 4 {
+	m := momentsOf(pts)
+	if l.N < 4 || m.XX <= 0 {
 		return l
 	}
-	n := float64(l.N)
-	at := func(p Point) (x, y float64) { return (p.At - pts[0].At).Seconds(), float64(p.V - pts[0].V) }
-	var sx, sy, sxx, sxy, syy float64
-	for _, p := range pts {
-		x, y := at(p)
-		sx += x
-		sy += y
-		sxx += x * x
-		sxy += x * y
-		syy += y * y
-	}
-	cxx, cxy, cyy := sxx-sx*sx/n, sxy-sx*sy/n, syy-sy*sy/n
-	if cxx <= 0 {
-		return l
-	}
-	l.Rate = cxy / cxx
-	var changes, last float64
+	l.Rate = m.XY / m.XX
+	spread, changes, correlated := m.residuals(pts, 2, l.Rate, 0, 0)
+	l.Variance = spread / m.XX
+	l.Wander = changes / (pts[l.N-1].At - pts[0].At).Seconds() * correlated
+	return l
+}
+
+// residuals returns what a parabola, of so many numbers, leaves of the points with these moments: the variance about it, which allows
+// for the correlation of neighbours, the squares of the changes from point to point, and that correlation. A line has no square.
+func (m *Moments) residuals(pts []Point, numbers, slope, square, skew float64) (variance, changes, correlated float64) {
+	var errors, last float64
 	for i, p := range pts {
-		x, y := at(p)
-		residual := y - sy/n - l.Rate*(x-sx/n)
+		dx := m.seconds(p.At) - m.X
+		residual := float64(p.V-pts[0].V) - m.Y - slope*dx - square*(dx*dx-skew*dx-m.XX/float64(m.N))
+		errors += residual * residual
 		if i > 0 {
 			changes += (residual - last) * (residual - last)
 		}
 		last = residual
 	}
-	errors, span := max(0, cyy-cxy*l.Rate), (pts[l.N-1].At - pts[0].At).Seconds()
-	correlated := correlation(errors, changes)
-	l.Variance = errors / (n - 2) / cxx * (1 + correlated) / (1 - correlated)
-	l.Wander = changes / span * correlated
-	if math.IsNaN(l.Variance) {
-		l.Variance = 0
-	}
-	return l
+	correlated = correlation(errors, changes)
+	return errors / max(float64(m.N)-numbers, 1) * (1 + correlated) / (1 - correlated), changes, correlated
 }
 
 // Slows returns the bytes that a growth still brings if it slows down as an exponential does; +Inf
@@ -92,42 +82,23 @@ func Slows(pts []Point) float64 {
 // orthogonal to it, so that neither changes the other's coefficient. It returns the rate at the last point in bytes per second,
 // how that changes in bytes per second², and how many standard errors the change is, which are those of FitLine.
 func parabola(pts []Point) (rate, bend, sure float64) {
-	n := float64(len(pts))
-	var mx, my float64
-	x := func(p Point) float64 { return (p.At - pts[0].At).Seconds() }
-	y := func(p Point) float64 { return float64(p.V - pts[0].V) }
+	m := momentsOf(pts)
+	n := float64(m.N)
+	var s3, s4, s2y float64
 	for _, p := range pts {
-		mx += x(p) / n
-		my += y(p) / n
-	}
-	var s2, s3, s4, s1y, s2y float64
-	for _, p := range pts {
-		dx, dy := x(p)-mx, y(p)-my
-		s2 += dx * dx
+		dx, dy := m.seconds(p.At)-m.X, float64(p.V-pts[0].V)-m.Y
 		s3 += dx * dx * dx
 		s4 += dx * dx * dx * dx
-		s1y += dx * dy
 		s2y += dx * dx * dy
 	}
-	skew := s3 / s2
-	norm := s4 - s3*skew - s2*s2/n // of dx² - skew·dx - s2/n
-	if !(s2 > 0 && norm > 0) {
+	skew := s3 / m.XX
+	norm := s4 - s3*skew - m.XX*m.XX/n // of dx² - skew·dx - XX/n
+	if !(m.XX > 0 && norm > 0) {
 		return 0, 0, 0
 	}
-	slope, square := s1y/s2, (s2y-skew*s1y)/norm
-	var errors, changes, last float64
-	for i, p := range pts {
-		dx := x(p) - mx
-		residual := y(p) - my - slope*dx - square*(dx*dx-skew*dx-s2/n)
-		errors += residual * residual
-		if i > 0 {
-			changes += (residual - last) * (residual - last)
-		}
-		last = residual
-	}
-	correlated := correlation(errors, changes)
-	variance := errors / max(n-3, 1) * (1 + correlated) / (1 - correlated)
-	end := x(pts[len(pts)-1]) - mx
+	slope, square := m.XY/m.XX, (s2y-skew*m.XY)/norm
+	variance, _, _ := m.residuals(pts, 3, slope, square, skew)
+	end := m.seconds(pts[len(pts)-1].At) - m.X
 	return slope + square*(2*end-skew), 2 * square, square / math.Sqrt(variance/norm)
 }
 

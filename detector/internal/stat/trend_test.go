@@ -146,22 +146,6 @@ func TestParabolaByHand(t *testing.T) {
 	near(t, "bend in errors", sure, mib/math.Sqrt(variance/140_000), 1e-9)
 }
 
-// The bend of a line under white noise is as many standard errors as chance makes it, and that of a walk is more.
-func TestErrorsOfTheParabola(t *testing.T) {
-	const trials = 600
-	for walks, most := range map[bool]float64{false: 1.2, true: 7} {
-		rng := rand.New(rand.NewPCG(103, 104))
-		squares := 0.0
-		for range trials {
-			_, _, sure := parabola(troughs(wandering(rng, 60, walks)))
-			squares += sure * sure / trials
-		}
-		if squares < 0.8 || squares > most {
-			t.Errorf("a walk: %t: bend %g errors²", walks, squares)
-		}
-	}
-}
-
 // The correlation of neighbours is half of what their changes lack of those of noise, and
 // in bounds.
 func TestCorrelation(t *testing.T) {
@@ -170,18 +154,6 @@ func TestCorrelation(t *testing.T) {
 	} {
 		if got := correlation(c.errors, c.changes); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%+v: %g", c, got)
-		}
-	}
-	rng := rand.New(rand.NewPCG(107, 108))
-	for _, want := range []float64{0, 0.3, 0.7, 0.9} {
-		x, last, errors, changes := 0.0, 0.0, 0.0, 0.0
-		for range 100_000 {
-			last, x = x, want*x+rng.NormFloat64()
-			errors += x * x
-			changes += (x - last) * (x - last)
-		}
-		if got := correlation(errors, changes); math.Abs(got-want) > 0.01 {
-			t.Errorf("correlation %g, want %g", got, want)
 		}
 	}
 }

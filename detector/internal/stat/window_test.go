@@ -130,7 +130,7 @@ func TestWindowForgetsWhatIsOutside(t *testing.T) {
 		t.Errorf("in the last minute: %+v", f)
 	}
 	w.Add(start+1000*time.Second, 5, 3*time.Second, 0)
-	if f := w.Fit(); f.N != 1 || f.Slope.OK || f.Fill > 0.06 || w.Len() != 1 || w.Closed != (Block{}) {
+	if f := w.Fit(); f.N != 1 || f.Slope.OK || f.Fill > 0.06 || len(w.Blocks) != 1 || w.Closed != (Block{}) {
 		t.Errorf("after a gap longer than the window: %+v of %+v", f, w)
 	}
 }
@@ -180,7 +180,7 @@ func TestCrowdedWindow(t *testing.T) {
 	for i := range 100_000 {
 		w.Add(start+time.Duration(i), Bytes(i), 1, 0)
 	}
-	if f := w.Fit(); w.Len() != 1 || f.N != 100_000 {
-		t.Errorf("%d blocks hold %d samples", w.Len(), f.N)
+	if f := w.Fit(); len(w.Blocks) != 1 || f.N != 100_000 {
+		t.Errorf("%d blocks hold %d samples", len(w.Blocks), f.N)
 	}
 }

@@ -121,7 +121,7 @@ func (p *proc) entry() gpu.Process {
 	}
 	e.Started, e.CPU = gpu.Some(w.epoch+p.started), gpu.Some(p.cpu.Truncate(10*time.Millisecond))
 	e.Allocator = p.probe()
-	e.Owner, e.Orphaned, e.State = p.j.owner, p.orphaned, 'S'
+	e.Owner, e.Orphaned, e.State = p.j.owner, p.orphaned, "S"
 	if p.cores > 0.5 {
 		w.unused(1) // whether it runs just then
 	}

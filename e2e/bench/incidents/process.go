@@ -29,7 +29,7 @@ type process struct {
 	busy, frozen, dead           bool
 	x, cpu, drip                 float64 // slow noise; processor time, and what of it is used while frozen
 	used, before, reserved, lost float64
-	state                        byte
+	state                        string
 	orphaned                     bool
 	leak                         int     // in the truth, -1 before the first byte
 	rate, lump, span, begun      float64 // of the continuous leak
@@ -172,7 +172,7 @@ func (p *process) to(size, seconds float64) {
 
 // freeze stops a process for ever.
 func (p *process) freeze(state string, cores float64) {
-	p.state, p.orphaned = map[string]byte{"alive": 'S', "orphaned": 'S', "unkillable": 'D', "gone": 'X'}[state], state == "orphaned"
+	p.state, p.orphaned = map[string]string{"alive": "S", "orphaned": "S", "unkillable": "D", "gone": "X"}[state], state == "orphaned"
 	if p.orphaned {
 		owner := *p.owner
 		owner.Namespace, owner.Pod = "", ""
@@ -230,7 +230,7 @@ func (p *process) entry(skewed bool) gpu.Process {
 	}
 	e := gpu.Process{
 		ID: p.id, Used: gpu.Some(uint64(used/quantum) * quantum * mib), Started: gpu.Some(epoch + at(p.started)),
-		CPU: gpu.Some(time.Duration(math.Floor(p.cpu*100)) * 10 * time.Millisecond), State: gpu.Letter(p.state), Orphaned: p.orphaned, Owner: p.owner,
+		CPU: gpu.Some(time.Duration(math.Floor(p.cpu*100)) * 10 * time.Millisecond), State: p.state, Orphaned: p.orphaned, Owner: p.owner,
 	}
 	if !p.s.noSM {
 		e.SM = gpu.Some(math.Round(p.sm*100) / 100)

@@ -49,7 +49,7 @@ func (c *crew) launch() {
 	manner := s.newManner(c.p)
 	for range c.living {
 		s.pids += 1 + uint32(s.r.IntN(60))
-		p := &process{manner: manner, s: s, crew: c, driver: c.p.Is == "driver", started: s.now, state: 'S', leak: -1, speed: 1}
+		p := &process{manner: manner, s: s, crew: c, driver: c.p.Is == "driver", started: s.now, state: "S", leak: -1, speed: 1}
 		p.owner = &gpu.Owner{Process: c.p.Name, Runs: (&gpu.Program{Name: c.p.Name}).Hash(nil)}
 		if c.group != "" {
 			p.owner.Namespace, p.owner.Pod = "default", c.group

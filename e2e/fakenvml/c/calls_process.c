@@ -125,19 +125,10 @@ PROCESSES(nvmlDeviceGetComputeRunningProcesses, LIST_COMPUTE)
 PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, LIST_GRAPHICS)
 PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses, LIST_MPS)
 
-// stamp_of is a sample's time, µs. A live one moves in steps of 0.1 s: the driver does not sample at every call either.
-static uint64_t stamp_of(const struct sample *q)
+// stamp_now is the time of all samples, µs. It moves in steps of 0.1 s: the driver does not sample at every call either.
+static uint64_t stamp_now(void)
 {
-	return q->live ? script_now() / 100000 * 100000 : q->stamp;
-}
-
-// newer counts the samples after last.
-static unsigned int newer(const struct call *c, uint64_t last)
-{
-	unsigned int n = 0;
-	for (unsigned int i = 0; i < c->gpu->samples_len; i++)
-		n += stamp_of(&c->gpu->samples[i]) > last;
-	return n;
+	return script_now() / 100000 * 100000;
 }
 
 nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *out,
@@ -146,7 +137,8 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
 	BEGIN(nvmlDeviceGetProcessUtilization, device, WANT_GPU);
 	NEED(count, INVALID_ARGUMENT);
 	NEED(!g->mig_mode[0], NOT_SUPPORTED);
-	unsigned int n = newer(&c, last), room = *count;
+	uint64_t stamp = stamp_now();
+	unsigned int n = stamp > last ? g->samples_len : 0, room = *count;
 	NEED(n, NOT_FOUND);
 	*count = n;
 	NEED(out && room >= n, INSUFFICIENT_SIZE);
@@ -154,13 +146,9 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
 		*count = room + 1;
 		END(NVML_ERROR_INSUFFICIENT_SIZE);
 	}
-	*count = 0;
-	for (unsigned int i = 0; i < g->samples_len && *count < room; i++) {
+	for (unsigned int i = 0; i < n; i++) {
 		const struct sample *q = &g->samples[i];
-		uint64_t stamp = stamp_of(q);
-		if (stamp > last)
-			out[(*count)++] = (nvmlProcessUtilizationSample_t){q->pid,     stamp,	   q->sm,
-									   q->memory, q->encoder, q->decoder};
+		out[i] = (nvmlProcessUtilizationSample_t){q->pid, stamp, q->sm, q->memory, q->encoder, q->decoder};
 	}
 	END(NVML_SUCCESS);
 }

@@ -231,7 +231,7 @@ static nvmlReturn_t next_event(const struct call *c, struct nvmlEventSet_st *s, 
 	if (!best)
 		return lost ? NVML_ERROR_GPU_IS_LOST : NVML_ERROR_TIMEOUT;
 	owner->last = best->seq;
-	*data = (nvmlEventData_t){{owner->gpu}, best->type, best->data, best->gi, best->ci};
+	*data = (nvmlEventData_t){{owner->gpu}, best->type, best->data, NO_INSTANCE, NO_INSTANCE};
 	return NVML_SUCCESS;
 }
 

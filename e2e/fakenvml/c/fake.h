@@ -41,14 +41,11 @@ struct process {
 
 struct sample {
 	uint32_t pid;
-	bool live;      // always fresh: it has no stamp
-	uint64_t stamp; // µs
 	uint32_t sm, memory, encoder, decoder, jpeg, ofa;
 };
 
 struct event {
 	uint64_t seq, type, data;
-	uint32_t gi, ci;
 };
 
 struct field {

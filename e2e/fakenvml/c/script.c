@@ -50,9 +50,9 @@
 //                                  other fields follow from the statements above where they can, or are NOT_SUPPORTED
 //   process LIST PID GI CI BASE RATE [NAME]                 LIST compute, graphics, mps; a RAMP in full, in bytes, BASE -1:
 //                                  not available; GI, CI -1: none; NAME is for hardware/stub/bin/nvidia-smi
-//   sample PID STAMP SM MEMORY ENCODER DECODER JPEG OFA     a utilisation sample, %; STAMP in µs, or now: always fresh
+//   sample PID SM MEMORY ENCODER DECODER JPEG OFA           a utilisation sample, %, that is always fresh
 //   event_types MASK
-//   event SEQ TYPE DATA GI CI      delivered once to each event set whose registration is older than the event
+//   event SEQ TYPE DATA            delivered once to each event set whose registration is older than the event
 //   mig CURRENT PENDING MAXDEVICES
 //   profile PROFILE SLICES MEMORYMB NAME
 //   instance ID PROFILE TOTAL RESERVED ADD RAMP             a GPU instance; PROFILE: the number of a profile line
@@ -306,10 +306,8 @@ static void parse_sample(struct parser *p)
 {
 	struct gpu *g = p->gpu;
 	struct sample *q = PUSH(g->samples, g->samples_len, g->samples_cap);
-	q->live = p->words > 2 && !strcmp(p->word[2], "now");
-	q->stamp = q->live ? 0 : number(p, 2);
 	uint32_t v[6];
-	numbers(p, 3, v, 6);
+	numbers(p, 2, v, 6);
 	q->pid = (uint32_t)number(p, 1);
 	q->sm = v[0], q->memory = v[1], q->encoder = v[2], q->decoder = v[3], q->jpeg = v[4], q->ofa = v[5];
 }
@@ -380,7 +378,6 @@ static void parse_event(struct parser *p)
 	e->seq = number(p, 1);
 	e->type = number(p, 2);
 	e->data = number(p, 3);
-	numbers(p, 4, &e->gi, 2);
 	if (e->seq > p->script->max_seq)
 		p->script->max_seq = e->seq;
 }

@@ -81,7 +81,7 @@ def announce(used):
             return False
         if used:
             kept.append("process compute %d -1 -1 %d 0 %s" % (me, used, sys.executable))
-            kept.append("sample %d now 40 20 0 0 0 0" % me)
+            kept.append("sample %d 40 20 0 0 0 0" % me)
         write("\n".join(kept) + "\n")
         return True
 
@@ -94,7 +94,7 @@ def crash():
             lines = f.read().splitlines()
         number = 1 + len([line for line in lines if line.startswith("event ")])
         # It is the last GPU's.
-        write("\n".join(lines) + "\nevent %d 8 31 -1 -1\n" % number)
+        write("\n".join(lines) + "\nevent %d 8 31\n" % number)
 
 
 def write(text):

@@ -22,23 +22,18 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
+	"golang.org/x/sync/singleflight"
 )
 
 const (
-	// slotPatience is how long a request waits for its answer to be begun: a Prometheus that
-	// waits for ten seconds has lost nothing then.
-	slotPatience = 2 * time.Second
-	// roomPatience is how long one waits for those to go before it that do not read.
-	roomPatience = 8 * time.Second
-	// maxAnswer bounds the size of an answer, maxUnsent that of all that are not sent yet,
-	// and maxReaders how many clients are served one: the system keeps up to 128 KiB for
-	// each. All but the last are in bytes.
+	// patience is how long a request waits for its answer to be begun: a Prometheus that waits for ten seconds has lost nothing then.
+	patience = 8 * time.Second
+	// maxAnswer bounds the size of an answer in bytes. Once those that are not sent yet have as many, no other one is begun.
+	// maxReaders bounds how many clients are served: the system keeps up to 128 KiB for each.
 	maxAnswer  = 32 << 20
-	maxUnsent  = 64 << 20
 	maxReaders = 256
 	// Of a fleet the page is as large as there are GPUs: 2.6 KB for each, if it is not compressed.
 	maxFleetAnswer = 128 << 20
-	maxFleetUnsent = 256 << 20
 	// sentAtOnce is how much the system has to take of an answer, in bytes, within sendTime of all of it, and within
 	// stallTime where others may want the room: a client that reads makes it do so far more often, however busy the machine is.
 	sentAtOnce = 16 << 10
@@ -57,28 +52,21 @@ type answers struct {
 	pages   chan struct{} // as slots, for what people look at: one slot is left to the metrics
 	refused *prometheus.CounterVec
 	logger  *slog.Logger
-	largest int // bytes of one
-	unsent  int // bytes of all
+	largest int // bytes
+	making  singleflight.Group
 
-	mu     sync.Mutex
-	making map[string]*answer
-	sizes  map[string]int // bytes of the last one, by key
-	bytes  int            // of the answers that somebody wants
+	mu    sync.Mutex
+	bytes int // of the answers that somebody wants
 }
 
 // answer is shared by all requests for it that come while it is made. A handler writes into it.
 type answer struct {
-	key  string
-	code int
-	head http.Header
-	body []byte
-	most int // bytes of body
-	err  error
-	made chan struct{} // closed once all of that is there
-
-	// answers.mu guards what follows.
-	readers int
-	counted int // bytes in answers.bytes
+	code    int
+	head    http.Header
+	body    []byte
+	most    int // bytes of body
+	err     error
+	readers int // guarded by answers.mu
 }
 
 // Header implements http.ResponseWriter.
@@ -109,10 +97,10 @@ func newAnswers(c Config, refused *prometheus.CounterVec) *answers {
 	slots := cmp.Or(c.MaxRequests, math.MaxInt32)
 	a := &answers{
 		readers: make(chan struct{}, maxReaders), slots: make(chan struct{}, slots), pages: make(chan struct{}, max(1, slots-1)),
-		refused: refused, logger: c.Logger, largest: maxAnswer, unsent: maxUnsent, making: map[string]*answer{}, sizes: map[string]int{},
+		refused: refused, logger: c.Logger, largest: maxAnswer,
 	}
 	if c.Fleet {
-		a.largest, a.unsent = maxFleetAnswer, maxFleetUnsent
+		a.largest = maxFleetAnswer
 	}
 	return a
 }
@@ -120,27 +108,25 @@ func newAnswers(c Config, refused *prometheus.CounterVec) *answers {
 // serve serves the answers of next to requests as clean leaves them. Each is made in one of each of the places.
 func (a *answers) serve(next http.Handler, clean func(*http.Request) *http.Request, places ...chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), roomPatience)
+		over := time.Now().Add(patience)
+		ctx, cancel := context.WithDeadline(r.Context(), over)
 		defer cancel()
-		stays := context.AfterFunc(r.Context(), cancel)
 		if !take(ctx, a.readers) {
 			a.refuse(w, errBusy)
 			return
 		}
-		stays() // the request may end now: others may wait for its answer
 		defer func() { <-a.readers }()
 		asked := clean(r)
 		key := strings.Join([]string{asked.URL.Path, asked.Header.Get("Accept"), asked.Header.Get("Accept-Encoding")}, "\x00")
-		wanted, first := a.join(key)
-		defer a.leave(wanted)
-		if first {
-			a.make(ctx, wanted, places, func() { next.ServeHTTP(wanted, asked) })
-		}
-		if <-wanted.made; wanted.err != nil {
-			a.refuse(w, wanted.err)
+		shared, _, _ := a.making.Do(key, func() (any, error) { return a.make(next, asked, over, places), nil })
+		made := shared.(*answer)
+		a.count(made, 1)
+		defer a.count(made, -1)
+		if made.err != nil {
+			a.refuse(w, made.err)
 			return
 		}
-		a.send(w, wanted)
+		a.send(w, made)
 	})
 }
 
@@ -165,89 +151,56 @@ func (a *answers) refuse(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error()+"; the log says more", http.StatusInternalServerError)
 }
 
-// join returns the answer that is being made; first is whether the caller has to make it.
-func (a *answers) join(key string) (wanted *answer, first bool) {
+// count counts the clients that want an answer, and the bytes of all answers that somebody wants.
+func (a *answers) count(made *answer, clients int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	wanted = a.making[key]
-	if first = wanted == nil; first {
-		wanted = &answer{key: key, head: http.Header{}, most: a.largest, counted: a.sizes[key], made: make(chan struct{})}
-		a.making[key] = wanted
+	if made.readers == 0 {
+		a.bytes += cap(made.body)
 	}
-	wanted.readers++
-	return wanted, first
+	if made.readers += clients; made.readers == 0 {
+		a.bytes -= cap(made.body)
+	}
 }
 
-// leave notes that a request is over.
-func (a *answers) leave(wanted *answer) {
+// crowded reports whether there is no room for another answer.
+func (a *answers) crowded() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if wanted.readers--; wanted.readers == 0 {
-		a.bytes -= wanted.counted
-	}
+	return a.bytes > a.largest
 }
 
-// make has fill write an answer, once there is room for one as large as the last.
-func (a *answers) make(ctx context.Context, wanted *answer, places []chan struct{}, fill func()) {
-	if a.reserve(ctx, wanted) {
-		wanted.body = make([]byte, 0, wanted.counted)
-		a.fill(wanted, places, fill)
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.bytes += cap(wanted.body) - wanted.counted
-	wanted.counted = cap(wanted.body)
-	if wanted.err == nil {
-		a.sizes[wanted.key] = len(wanted.body)
-	}
-	delete(a.making, wanted.key)
-	close(wanted.made)
-}
-
-// reserve waits until there is room for an answer, and counts it.
-func (a *answers) reserve(ctx context.Context, wanted *answer) bool {
-	for look := time.Tick(roomInterval); ; {
-		a.mu.Lock()
-		fits := a.bytes == 0 || a.bytes+wanted.counted <= a.unsent
-		if fits {
-			a.bytes += wanted.counted
-		}
-		a.mu.Unlock()
-		if fits {
-			return true
-		}
-		select {
-		case <-look:
-		case <-ctx.Done():
-			wanted.err, wanted.counted = errBusy, 0
-			return false
-		}
-	}
-}
-
-// fill has fill write an answer in one of each of the places.
-func (a *answers) fill(wanted *answer, places []chan struct{}, fill func()) {
-	path, _, _ := strings.Cut(wanted.key, "\x00")
+// make has next write an answer in one of each of the places, once there is room for it. The request that it answers may end
+// meanwhile: others may wait for the answer.
+func (a *answers) make(next http.Handler, asked *http.Request, over time.Time, places []chan struct{}) (made *answer) {
+	made = &answer{head: http.Header{}, most: a.largest}
 	defer func() {
 		if p := recover(); p != nil {
-			a.logger.Error("An answer could not be made", "path", path, "panic", p, "stack", string(debug.Stack()))
-			wanted.err = errNotMade
+			a.logger.Error("An answer could not be made", "path", asked.URL.Path, "panic", p, "stack", string(debug.Stack()))
+			made.err = errNotMade
 		}
 	}()
-	ctx, cancel := context.WithTimeout(context.Background(), slotPatience)
+	ctx, cancel := context.WithDeadline(context.Background(), over)
 	defer cancel()
 	for _, slots := range places {
 		if !take(ctx, slots) {
-			wanted.err = errBusy
-			return
+			made.err = errBusy
+			return made
 		}
 		defer func() { <-slots }()
 	}
-	fill()
-	if wanted.WriteHeader(http.StatusOK); wanted.err != nil {
-		a.refused.WithLabelValues(refusedTooLarge).Inc()
-		a.logger.Error("An answer is too large to be sent", "path", path, "bytes", wanted.most)
+	for look := time.Tick(roomInterval); a.crowded(); <-look {
+		if ctx.Err() != nil {
+			made.err = errBusy
+			return made
+		}
 	}
+	next.ServeHTTP(made, asked)
+	if made.WriteHeader(http.StatusOK); made.err != nil {
+		a.refused.WithLabelValues(refusedTooLarge).Inc()
+		a.logger.Error("An answer is too large to be sent", "path", asked.URL.Path, "bytes", made.most)
+	}
+	return made
 }
 
 // send sends an answer. A client that does not read it has to go, and soon where others may have to wait for that.
@@ -269,9 +222,7 @@ func (a *answers) send(w http.ResponseWriter, made *answer) {
 
 // deadline returns when the next part of an answer has to be taken, all of which has to be sent before over.
 func (a *answers) deadline(over time.Time) time.Time {
-	a.mu.Lock()
-	scarce := 2*a.bytes > a.unsent || 2*len(a.readers) > cap(a.readers)
-	a.mu.Unlock()
+	scarce := a.crowded() || 2*len(a.readers) > cap(a.readers)
 	if soon := time.Now().Add(stallTime); scarce && soon.Before(over) {
 		return soon
 	}

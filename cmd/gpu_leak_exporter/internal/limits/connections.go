@@ -68,17 +68,6 @@ func descriptorLimit() uint64 {
 	return limit.Cur
 }
 
-// serve sets up a server whose connections these are.
-func (c *connections) serve(s *http.Server) {
-	s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: stuckTime}
-	s.ConnState = c.changed
-}
-
-// cut closes a connection without the farewell of TLS, which may block.
-func cut(conn net.Conn) {
-	_ = plainOf(conn).Close() // its user notices
-}
-
 // changed follows a connection. The server calls it before it accepts the next one.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
@@ -122,7 +111,7 @@ func (c *connections) endIdlest() {
 	conn := from.Remove(at).(held).conn
 	delete(c.all, conn) // its end is noticed later
 	c.refused.WithLabelValues(refusedConnection).Inc()
-	cut(conn)
+	_ = plainOf(conn).Close() // without the farewell of TLS, which may block; its user notices
 }
 
 // idlest returns the connection of quiet that may be ended; nil if an active one is to be.

@@ -67,7 +67,7 @@ func New(c Config) *Limits {
 // Server returns a server of a handler, within the limits. It listens nowhere yet. Each listener needs one of its own,
 // because exporter-toolkit changes the handler of a server that it is given.
 func (l *Limits) Server(handler http.Handler) *http.Server {
-	s := &http.Server{
+	return &http.Server{
 		Handler:           handler,
 		ErrorLog:          log.New(serverLog{l.logger}, "", 0),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -75,9 +75,9 @@ func (l *Limits) Server(handler http.Handler) *http.Server {
 		WriteTimeout:      sendTime,
 		IdleTimeout:       90 * time.Second, // longer than scrapes are apart
 		MaxHeaderBytes:    64 << 10,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: stuckTime},
+		ConnState:         l.connections.changed,
 	}
-	l.connections.serve(s)
-	return s
 }
 
 // Pages returns a handler that answers as next does, within the limits. Next may look at nothing of a request but its

@@ -29,7 +29,7 @@ const (
 )
 
 // memoryCurve draws a memory; "" where there is nothing to draw.
-func (h *predictor) memoryCurve(m *sampler.Domain, id string, height float64) template.HTML {
+func (h *Config) memoryCurve(m *sampler.Domain, id string, height float64) template.HTML {
 	v := &m.Judgement.Device
 	p := h.plot(m, m.Curve, v, m.Memory.Used)
 	if p == nil {
@@ -57,7 +57,7 @@ func (h *predictor) memoryCurve(m *sampler.Domain, id string, height float64) te
 }
 
 // processCurve draws the memory of a process; "" where there is nothing to draw. The forecast is that of the whole memory.
-func (h *predictor) processCurve(m *sampler.Domain, of *sampler.ProcessState, height float64) template.HTML {
+func (h *Config) processCurve(m *sampler.Domain, of *sampler.ProcessState, height float64) template.HTML {
 	v := &of.Verdict
 	p := h.plot(m, of.Curve, v, of.Used)
 	if p == nil {
@@ -70,7 +70,7 @@ func (h *predictor) processCurve(m *sampler.Domain, of *sampler.ProcessState, he
 }
 
 // plot returns what the curves of memories and processes have in common; nil without samples.
-func (h *predictor) plot(m *sampler.Domain, c *sampler.Curve, v *detector.Verdict, used gpu.Opt[uint64]) *plot.Plot {
+func (h *Config) plot(m *sampler.Domain, c *sampler.Curve, v *detector.Verdict, used gpu.Opt[uint64]) *plot.Plot {
 	if c == nil || !used.OK {
 		return nil
 	}
@@ -113,7 +113,7 @@ func forecastOf(now time.Duration, crest, seconds float64, lower, upper detector
 }
 
 // described says what a curve shows.
-func (h *predictor) described(p *plot.Plot, v *detector.Verdict, ends string) string {
+func (h *Config) described(p *plot.Plot, v *detector.Verdict, ends string) string {
 	now := fromstate.SteadyTime(p.To)
 	at := func(t time.Duration) string { return h.moment(fromstate.SteadyTime(t), now, "15:04") }
 	var b strings.Builder

@@ -27,7 +27,7 @@ func TestPageOfFleet(t *testing.T) {
 		d.Judgement.Device = detector.Verdict{Judged: true, Leak: i == 9_000, Rate: detector.Of(1), Pattern: detector.PatternStable}
 		s.Devices = append(s.Devices, d)
 	}
-	h := &predictor{*testConfig(s, "")}
+	h := testConfig(s, "")
 	page := predict(s, "")
 	says(
 		t, "the page", page, "GPU 0 of node1125", "GPU 4 of node1237 (GPU-9900) cannot be read", "69 more: <a", "9744 more GPUs have no cards",

@@ -43,7 +43,7 @@ type card struct {
 // fact is one figure of a verdict.
 type fact struct{ Name, Text string }
 
-func (h *predictor) card(m sampler.Domain, now time.Time) card {
+func (h *Config) card(m sampler.Domain, now time.Time) card {
 	id := nameOf(&m, nil)
 	c := card{ID: id, GPU: m.Name, Model: m.Device.Info.Name, Class: "down", Verdict: finding.Unreadable, left: math.Inf(1), of: m}
 	if c.Anchor = m.Device.Info.UUID; m.Instance.OK {
@@ -69,7 +69,7 @@ func (h *predictor) card(m sampler.Domain, now time.Time) card {
 }
 
 // draw adds the processes of a memory, and as many curves as there is room for.
-func (h *predictor) draw(c *card, left *room, all bool) {
+func (h *Config) draw(c *card, left *room, all bool) {
 	if !c.of.Device.Up {
 		return
 	}
@@ -90,7 +90,7 @@ func (h *predictor) draw(c *card, left *room, all bool) {
 }
 
 // facts returns the figures of a verdict. now is the time of its sample.
-func (h *predictor) facts(v *detector.Verdict, c *sampler.Curve, now time.Time) (list []fact) {
+func (h *Config) facts(v *detector.Verdict, c *sampler.Curve, now time.Time) (list []fact) {
 	add := func(name, text string) {
 		if text != "" {
 			list = append(list, fact{name, text})

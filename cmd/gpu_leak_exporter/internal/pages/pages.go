@@ -68,39 +68,18 @@ var pageTemplates = template.Must(template.New("").Funcs(template.FuncMap{
 	"predictPath": func() string { return PredictPath },
 }).ParseFS(pageFiles, "*.html"))
 
-// NewPredict serves the page of all memories at PredictPath, and the page of each memory below it. The page of a memory that does
-// not exist is empty: see NewMemory.
-func NewPredict(c *Config) http.Handler { return &predictor{*c} }
+// NewPredict serves the page that says who will run out of memory, when, and why: of all memories at PredictPath, and of one memory
+// below it. The page of a memory that does not exist is empty: see NewMemory.
+func NewPredict(h *Config) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		only := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, PredictPath), "/")
+		render(w, "predict.html", h.view(h.State(), only), h.Logger)
+	})
+}
 
 // NewMemory serves MemoryPath. It passes requests for an existing memory on to next, a handler of NewPredict, and answers all
-// others with status 404. So next keeps nothing of names that somebody made up.
-func NewMemory(c *Config, next http.Handler) http.Handler {
-	return (&predictor{*c}).ofMemory(next)
-}
-
-// predictor serves the page that says who will run out of memory, when, and why.
-type predictor struct{ Config }
-
-// ServeHTTP answers with the page: of all GPUs at PredictPath, of one memory below it.
-func (h *predictor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	only := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, PredictPath), "/")
-	render(w, "predict.html", h.view(h.State(), only), h.Logger)
-}
-
-// render answers with a page, whole or not at all.
-func render(w http.ResponseWriter, name string, data any, logger *slog.Logger) {
-	var page bytes.Buffer
-	if err := pageTemplates.ExecuteTemplate(&page, name, data); err != nil {
-		logger.Error("Cannot render the page", "page", name, "err", err)
-		http.Error(w, "the page cannot be rendered; the log says why", http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = page.WriteTo(w) // the client has gone; the server notices by itself
-}
-
-// ofMemory passes on requests for the page of an existing memory. Package limits keeps the answers of each path apart.
-func (h *predictor) ofMemory(next http.Handler) http.Handler {
+// others with status 404. So next keeps nothing of names that somebody made up: package limits keeps the answers of each path apart.
+func NewMemory(h *Config, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue(memoryValue)
 		for _, d := range h.State().Devices {
@@ -113,4 +92,16 @@ func (h *predictor) ofMemory(next http.Handler) http.Handler {
 		}
 		http.Error(w, "There is no such GPU or GPU instance now. See "+PredictPath+" for those there are.", http.StatusNotFound)
 	})
+}
+
+// render answers with a page, whole or not at all.
+func render(w http.ResponseWriter, name string, data any, logger *slog.Logger) {
+	var page bytes.Buffer
+	if err := pageTemplates.ExecuteTemplate(&page, name, data); err != nil {
+		logger.Error("Cannot render the page", "page", name, "err", err)
+		http.Error(w, "the page cannot be rendered; the log says why", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = page.WriteTo(w) // the client has gone; the server notices by itself
 }

@@ -35,7 +35,7 @@ type view struct {
 }
 
 // view puts a state into words: all memories, or every detail of the one with that name.
-func (h *predictor) view(s *sampler.State, only string) *view {
+func (h *Config) view(s *sampler.State, only string) *view {
 	v := &view{Style: plot.Style, Only: only != "", Note: h.Note, Refreshed: h.refreshed(s)}
 	for _, d := range s.Devices {
 		if d.Up && d.Info.UnifiedMemory && !v.Only {
@@ -90,7 +90,7 @@ type room struct {
 }
 
 // refreshed writes the time of the page. Simulated GPUs have a clock of their own, which it adds.
-func (h *predictor) refreshed(s *sampler.State) string {
+func (h *Config) refreshed(s *sampler.State) string {
 	const format = "2006-01-02 15:04:05 MST"
 	text := s.Time.In(h.Location).Format(format)
 	var latest time.Time

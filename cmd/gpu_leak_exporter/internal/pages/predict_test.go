@@ -63,18 +63,8 @@ func TestPredictSays(t *testing.T) {
 			"",
 			[]string{"No GPU can be seen GPUs are picked up as soon as they appear.", "(library_not_found): libnvidia-ml.so.1 was not found"},
 		},
-		"all lost": {
-			sampler.State{Devices: []*sampler.DeviceState{lost}},
-			"",
-			[]string{"No GPU can be read", "GPU 7 (T4, GPU-x) cannot be read", "Its last sample is of 11:57:00 UTC."},
-		},
 		"lost in a simulation": {
 			sampler.State{Devices: []*sampler.DeviceState{lost}}, "Simulated.", []string{"Simulated.", "of 11:57:00 UTC."},
-		},
-		"full soon": {
-			sampler.State{Devices: []*sampler.DeviceState{device(healthy(0)), filling(600), lost}},
-			"",
-			[]string{"GPU 0 runs out of memory in 10 min (8 min to 15 min)", "train.py (pid 7) grows by 60.0 MiB/min. It is not called a leak yet."},
 		},
 		"no memory": {sampler.State{Devices: []*sampler.DeviceState{device(unjudged)}}, "", []string{"The driver does not tell how much of it is used."}},
 		"the host's memory": {
@@ -87,9 +77,7 @@ func TestPredictSays(t *testing.T) {
 			"",
 			[]string{"No leak found on 1 GPU", "2 more GPUs muted.", "GPU 0 T4 muted not known"},
 		},
-		"withheld":     {sampler.State{Devices: []*sampler.DeviceState{device(growing())}}, "", []string{"No leak yet: it may be the start of a program, and must grow for another 25 min.", "full in 40 min if it goes on"}},
 		"whole GPU":    {sampler.State{Devices: []*sampler.DeviceState{device(leaking(time.Hour))}}, "", []string{"runs out of memory in 1 h", "at 13:00 UTC", "at least 54 min", "not known"}},
-		"soon":         {sampler.State{Devices: []*sampler.DeviceState{device(leaking(time.Second))}}, "", []string{"GPU 0 is about to run out of memory"}},
 		"tomorrow":     {sampler.State{Devices: []*sampler.DeviceState{device(leaking(24 * time.Hour))}}, "", []string{"at Mon 2 Mar 12:00 UTC"}},
 		"in centuries": {sampler.State{Devices: []*sampler.DeviceState{device(leaking(math.MaxInt64))}}, "", []string{"over a year"}},
 	} {

@@ -45,7 +45,7 @@ type siteRow struct {
 }
 
 // processes returns the rows of a memory, the fastest leak first. It draws as many curves as there is room for.
-func (h *predictor) processes(m *sampler.Domain, left *room, all bool) (list []processRow) {
+func (h *Config) processes(m *sampler.Domain, left *room, all bool) (list []processRow) {
 	var shown []*sampler.ProcessState
 	for i := range m.Device.Processes {
 		p := &m.Device.Processes[i]
@@ -70,7 +70,7 @@ func (h *predictor) processes(m *sampler.Domain, left *room, all bool) (list []p
 }
 
 // process puts a process into words, and returns the height of its curve.
-func (h *predictor) process(p *sampler.ProcessState, now time.Time, all bool) (row processRow, height float64) {
+func (h *Config) process(p *sampler.ProcessState, now time.Time, all bool) (row processRow, height float64) {
 	row.Who, row.Where = whoIs(p.ID, p.Owner)
 	if p.Used.OK {
 		row.Held = humanize.Bytes(float64(p.Used.V))
@@ -106,7 +106,7 @@ func leakRate(p *sampler.ProcessState) float64 {
 }
 
 // unreleased returns the rows of processes that ended and left memory behind.
-func (h *predictor) unreleased(m *sampler.Domain) (list []processRow) {
+func (h *Config) unreleased(m *sampler.Domain) (list []processRow) {
 	for i := range m.Device.Unreleased {
 		if u := &m.Device.Unreleased[i]; u.Instance == m.Instance {
 			row := processRow{Held: humanize.Bytes(float64(u.Used)), Why: finding.HeldBy[detector.PatternUnreleased] + " " + h.since(fromstate.SteadyTime(u.Since), m.Device.SampleTime)}
@@ -118,7 +118,7 @@ func (h *predictor) unreleased(m *sampler.Domain) (list []processRow) {
 }
 
 // located returns the lines of code that allocate the leak, and how far the search for them is.
-func (h *predictor) located(s *allocator.Sites, now time.Time) (rows []siteRow, text string) {
+func (h *Config) located(s *allocator.Sites, now time.Time) (rows []siteRow, text string) {
 	if s == nil {
 		return nil, ""
 	}
@@ -151,7 +151,7 @@ func endsOf(m *sampler.Domain, since time.Duration) (list []sampler.EndState) {
 }
 
 // endWords names the processes that ended last on a memory; "" for none.
-func (h *predictor) endWords(m *sampler.Domain) string {
+func (h *Config) endWords(m *sampler.Domain) string {
 	list := endsOf(m, sinceEpoch(m.Device.SampleTime)-toldSpan)
 	var parts []string
 	for _, e := range list[max(0, len(list)-shownEnds):] {

@@ -18,31 +18,33 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
-// startPage serves the start page: the findings, the watched GPUs, and links. It has no curves, so it costs less than the page of
-// the predictor.
-type startPage struct {
-	page  *predictor
-	links []startLink
-}
-
 // startLink leads to another page.
 type startLink struct{ Address, Text, Description string }
 
-// NewStart serves the start page, with links to all other pages.
-func NewStart(c *Config) http.Handler {
+// NewStart serves the start page: the findings, the watched GPUs, and links to all other pages. It has no curves, so it costs less
+// than that of NewPredict.
+func NewStart(h *Config) http.Handler {
 	links := []startLink{
 		{PredictPath, "Predictions", "which GPU runs out of memory, when, and why: with a curve of each"},
-		{c.MetricsPath, "Metrics", "what Prometheus scrapes"},
+		{h.MetricsPath, "Metrics", "what Prometheus scrapes"},
 		{VerdictsPath, "Verdicts", "the judgement of each GPU, process and workload, as JSON"},
 	}
-	if c.Sites {
+	if h.Sites {
 		links = append(links, startLink{SitesPath, "Sites", "the lines that allocate what leaks, as JSON"})
 	}
-	return &startPage{&predictor{*c}, append(links,
+	links = append(
+		links,
 		startLink{RunbookPath, "Runbook", "what to do about each alert"},
 		startLink{HealthyPath, "Health", "whether the exporter serves"},
 		startLink{ReadyPath, "Readiness", "whether it knows something to serve"},
-	)}
+	)
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s := h.State()
+		render(w, "start.html", &startView{
+			findings: findingsOf(s.Report(&h.Detector), shortFindings), Note: h.Note, Watched: watchedWords(s), Counts: h.counts(s),
+			Links: links, Version: cmp.Or(version.Version, "unknown"), Refreshed: h.refreshed(s),
+		}, h.Logger)
+	})
 }
 
 // shortFindings is how many findings the page lists: PredictPath has more.
@@ -64,21 +66,8 @@ type verdictCount struct {
 	N              int
 }
 
-// ServeHTTP answers with the page.
-func (h *startPage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	render(w, "start.html", h.view(h.page.State()), h.page.Logger)
-}
-
-// view puts a State into words.
-func (h *startPage) view(s *sampler.State) *startView {
-	return &startView{
-		findings: findingsOf(s.Report(&h.page.Detector), shortFindings), Note: h.page.Note, Watched: watchedWords(s), Counts: h.page.counts(s),
-		Links: h.links, Version: cmp.Or(version.Version, "unknown"), Refreshed: h.page.refreshed(s),
-	}
-}
-
 // counts returns how many memories have each verdict, the most urgent first.
-func (h *predictor) counts(s *sampler.State) []verdictCount {
+func (h *Config) counts(s *sampler.State) []verdictCount {
 	n := map[verdictCount]int{}
 	for _, d := range s.Devices {
 		if !d.Up {
@@ -100,9 +89,6 @@ func (h *predictor) counts(s *sampler.State) []verdictCount {
 	return list
 }
 
-// startModels is how many models of GPUs are named.
-const startModels = 3
-
 // watchedWords counts the GPUs by their model, and the processes.
 func watchedWords(s *sampler.State) string {
 	models, n, known, instances := map[string]int{}, 0, false, 0
@@ -117,15 +103,10 @@ func watchedWords(s *sampler.State) string {
 	names := slices.SortedFunc(maps.Keys(models), func(a, b string) int {
 		return cmp.Or(-cmp.Compare(models[a], models[b]), cmp.Compare(a, b))
 	})
-	parts := make([]string, 0, startModels)
-	for _, name := range names[:min(len(names), startModels)] {
-		parts = append(parts, fmt.Sprintf("%d × %s", models[name], name))
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%d × %s", models[name], name)
 	}
-	text := humanize.Count(len(s.Devices), "GPU") + " (" + strings.Join(parts, ", ")
-	if more := len(names) - len(parts); more > 0 {
-		text += fmt.Sprintf(" and %d more models", more)
-	}
-	text += ")"
+	text := humanize.Count(len(s.Devices), "GPU") + " (" + strings.Join(names, ", ") + ")"
 	if instances > 0 {
 		text += ", " + humanize.Count(instances, "MIG instance")
 	}

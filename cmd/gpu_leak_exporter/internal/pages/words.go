@@ -19,7 +19,7 @@ func whoIs(id gpu.ProcessID, owner *gpu.Owner) (who, where string) {
 }
 
 // moment writes t in the format, with the date if that is not the one of now.
-func (h *predictor) moment(t, now time.Time, format string) string {
+func (h *Config) moment(t, now time.Time, format string) string {
 	t, now = t.In(h.Location), now.In(h.Location)
 	if t.YearDay() != now.YearDay() || t.Year() != now.Year() {
 		format = "Mon 2 Jan " + format
@@ -28,12 +28,12 @@ func (h *predictor) moment(t, now time.Time, format string) string {
 }
 
 // since writes a moment, and how long ago it was.
-func (h *predictor) since(t, now time.Time) string {
+func (h *Config) since(t, now time.Time) string {
 	return fmt.Sprintf("since %s (%s)", h.moment(t, now, "15:04"), humanize.Duration(max(0, now.Sub(t))))
 }
 
 // clock returns the wall clock s seconds after t; "" where that is a year or more.
-func (h *predictor) clock(t time.Time, s float64) string {
+func (h *Config) clock(t time.Time, s float64) string {
 	if s > (365 * 24 * time.Hour).Seconds() {
 		return ""
 	}

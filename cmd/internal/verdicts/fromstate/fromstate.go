@@ -42,7 +42,7 @@ func Of(s *sampler.State, cfg *detector.Config) verdicts.Data {
 	report := s.Report(cfg)
 	data := verdicts.Data{
 		Time: s.Time.UTC(), Severity: report.Severity.String(), Text: finding.Joined(" ", report.Headline+".", report.Detail), Findings: []verdicts.Finding{},
-		Driver:  verdicts.Driver{Up: s.DriverReason == "", Reason: s.DriverReason, PCIDevices: known(s.PCIDevices)},
+		Driver:  verdicts.Driver{Up: s.DriverReason == "", Reason: s.DriverReason, PCIDevices: Known(s.PCIDevices)},
 		Devices: []verdicts.Device{},
 	}
 	for i := range report.Messages {
@@ -66,7 +66,7 @@ func deviceOf(d *sampler.DeviceState, now time.Time, cfg *detector.Config) verdi
 	if !d.Up {
 		return j // nothing else means anything
 	}
-	j.Memory, j.Unattributed = MemoryOf(d.Memory), known(d.Unattributed)
+	j.Memory, j.Unattributed = MemoryOf(d.Memory), Known(d.Unattributed)
 	for _, m := range d.Domains() {
 		domain := domainOf(&m, now, cfg)
 		if !m.Instance.OK {
@@ -89,7 +89,7 @@ func deviceOf(d *sampler.DeviceState, now time.Time, cfg *detector.Config) verdi
 		labels := device()
 		labels["gpu_instance"] = sampler.InstanceID(w.Instance)
 		labels["namespace"], labels["pod"], labels["slurm_job"] = w.Namespace, w.Pod, w.SlurmJob
-		j.Workloads = append(j.Workloads, verdicts.Workload{Labels: labels, Used: w.Used, Verdict: verdictOf(&w.Verdict, cfg)})
+		j.Workloads = append(j.Workloads, verdicts.Workload{Labels: labels, Used: w.Used, Verdict: VerdictOf(&w.Verdict, cfg)})
 	}
 	for i := range d.Unreleased {
 		u := &d.Unreleased[i]
@@ -103,7 +103,7 @@ func deviceOf(d *sampler.DeviceState, now time.Time, cfg *detector.Config) verdi
 func processOf(labels map[string]string, p *sampler.ProcessState, cfg *detector.Config) verdicts.Process {
 	o := OwnerOf(p.Owner)
 	NameProcess(labels, p.Instance, p.ID, o)
-	j := verdicts.Process{Labels: labels, User: o.User, Used: known(p.Used), Share: p.Share.Finite(), Verdict: verdictOf(&p.Verdict, cfg)}
+	j := verdicts.Process{Labels: labels, User: o.User, Used: Known(p.Used), Share: p.Share.Finite(), Verdict: VerdictOf(&p.Verdict, cfg)}
 	if grows := p.Grows.String(); grows != "" {
 		j.Grows = &grows
 	}
@@ -127,7 +127,7 @@ func OwnerOf(o *gpu.Owner) *gpu.Owner {
 
 // MemoryOf returns what a memory holds.
 func MemoryOf(m gpu.Memory) verdicts.Memory {
-	return verdicts.Memory{Total: known(m.Total), Used: known(m.Used), Free: known(m.Free), Reserved: known(m.Reserved)}
+	return verdicts.Memory{Total: Known(m.Total), Used: Known(m.Used), Free: Known(m.Free), Reserved: Known(m.Reserved)}
 }
 
 func domainOf(m *sampler.Domain, now time.Time, cfg *detector.Config) verdicts.Domain {
@@ -136,7 +136,7 @@ func domainOf(m *sampler.Domain, now time.Time, cfg *detector.Config) verdicts.D
 		return verdicts.Domain{}
 	}
 	d := verdicts.Domain{
-		Attributed: j.Attributed, Headroom: j.Headroom.Finite(), Rate: j.Rate.Finite(), Page: j.Page, Text: m.Text(cfg), Verdict: verdictOf(&j.Device, cfg),
+		Attributed: j.Attributed, Headroom: j.Headroom.Finite(), Rate: j.Rate.Finite(), Page: j.Page, Text: m.Text(cfg), Verdict: VerdictOf(&j.Device, cfg),
 	}
 	d.Verdict.Text = m.Word(now, cfg)
 	if by := j.Evidence.String(); by != "" {
@@ -145,7 +145,8 @@ func domainOf(m *sampler.Domain, now time.Time, cfg *detector.Config) verdicts.D
 	return d
 }
 
-func verdictOf(v *detector.Verdict, cfg *detector.Config) *verdicts.Verdict {
+// VerdictOf returns the verdict on one memory series. cfg has the thresholds where no rule says otherwise.
+func VerdictOf(v *detector.Verdict, cfg *detector.Config) *verdicts.Verdict {
 	j := &verdicts.Verdict{
 		Judged: v.Judged, Muted: v.Muted, Text: finding.Word(v, cfg), OOM: "unknown", Trough: v.Trough.Finite(), Spikes: v.SpikesTotal, Windows: []verdicts.Window{},
 	}
@@ -189,7 +190,8 @@ func MomentOf(t time.Time) *time.Time {
 	return &t
 }
 
-func known[T any](o gpu.Opt[T]) *T {
+// Known returns a pointer to a value, nil if it is absent.
+func Known[T any](o gpu.Opt[T]) *T {
 	if !o.OK {
 		return nil
 	}
