@@ -22,6 +22,8 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/command"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
@@ -187,26 +189,10 @@ func writeSites(w io.Writer, f *allocator.Sites) error {
 
 // writeSitesJSON writes all as one object.
 func writeSitesJSON(w io.Writer, f *allocator.Sites) error {
-	type site struct {
-		Line   string   `json:"line"`
-		Growth uint64   `json:"growth_bytes"`
-		Live   uint64   `json:"live_bytes"`
-		Blocks uint64   `json:"blocks"`
-		UUID   string   `json:"uuid,omitempty"`
-		Frames []string `json:"frames"`
-	}
-	all := struct {
-		Seconds float64 `json:"seconds"`
-		Pause   float64 `json:"pause_seconds"`
-		Unsure  uint32  `json:"unsure_lines"`
-		Sites   []site  `json:"sites"`
-	}{f.Over.Seconds(), f.Pause.Seconds(), f.Unsure, []site{}}
-	for _, s := range f.List {
-		frames := s.Frames
-		if frames == nil {
-			frames = []string{}
-		}
-		all.Sites = append(all.Sites, site{s.Line, s.Growth, s.Live, s.Blocks, s.UUID, frames})
-	}
-	return json.NewEncoder(w).Encode(all)
+	return json.NewEncoder(w).Encode(struct {
+		Seconds float64         `json:"seconds"`
+		Pause   float64         `json:"pause_seconds"`
+		Unsure  uint32          `json:"unsure_lines"`
+		Sites   []verdicts.Site `json:"sites"`
+	}{f.Over.Seconds(), f.Pause.Seconds(), f.Unsure, fromstate.SitesOf(f.List)})
 }

@@ -7,6 +7,7 @@
 package plot
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"math"
@@ -139,9 +140,7 @@ type canvas struct {
 // newCanvas returns an empty canvas, with defaults for what the plot lacks.
 func newCanvas(p *Plot) *canvas {
 	own := *p
-	if own.Height == 0 {
-		own.Height = defaultHeight
-	}
+	own.Height = cmp.Or(own.Height, defaultHeight)
 	return &canvas{Plot: &own, to: p.end(), highest: p.highest()}
 }
 

@@ -116,6 +116,15 @@ type (
 		Spikes     uint64     `json:"spikes_total"`
 		Windows    []Window   `json:"windows"`
 	}
+	// Site is a line of code that allocates what stays. The innermost of its frames is the first one.
+	Site struct {
+		Line   string   `json:"line"`
+		Growth uint64   `json:"growth_bytes"`
+		Live   uint64   `json:"live_bytes"`
+		Blocks uint64   `json:"blocks"`
+		UUID   string   `json:"uuid,omitempty"` // of the GPU, where the process knows it
+		Frames []string `json:"frames"`
+	}
 	// Window has the plain statistics of a window.
 	Window struct {
 		Window string   `json:"window"`

@@ -58,24 +58,18 @@ func (h *Config) processes(m *sampler.Domain, left *room, all bool) (list []proc
 		shown = shown[:min(len(shown), shownProcesses)]
 	}
 	for _, p := range shown {
-		row, height := h.process(p, m.Device.SampleTime, all)
-		if left.processes > 0 {
-			if row.Plot = h.processCurve(m, p, height); row.Plot != "" {
-				left.processes--
-			}
-		}
-		list = append(list, row)
+		list = append(list, h.process(m, p, left, all))
 	}
 	return list
 }
 
-// process puts a process into words, and returns the height of its curve.
-func (h *Config) process(p *sampler.ProcessState, now time.Time, all bool) (row processRow, height float64) {
+// process puts a process into words, with a curve if there is room for it.
+func (h *Config) process(m *sampler.Domain, p *sampler.ProcessState, left *room, all bool) (row processRow) {
+	now, height := m.Device.SampleTime, processHeight
 	row.Who, row.Where = whoIs(p.ID, p.Owner)
 	if p.Used.OK {
 		row.Held = humanize.Bytes(float64(p.Used.V))
 	}
-	height = processHeight
 	switch {
 	case leakRate(p) > 0:
 		if row.Leaks, height, row.Why = true, leakHeight, finding.Inside[p.Grows]; all { // elsewhere those of the memory say nearly the same
@@ -90,7 +84,12 @@ func (h *Config) process(p *sampler.ProcessState, now time.Time, all bool) (row 
 	default:
 		row.Why = finding.NotYet(&p.Verdict, &h.Detector)
 	}
-	return row, height
+	if left.processes > 0 {
+		if row.Plot = h.processCurve(m, p, height); row.Plot != "" {
+			left.processes--
+		}
+	}
+	return row
 }
 
 func isZombie(p *sampler.ProcessState) bool {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
@@ -16,7 +17,7 @@ import (
 //
 //	{"status":"success","data":{"time":…,"processes":[{"labels":{"gpu":"0","uuid":"GPU-…","pid":"…",…},
 //	  "state":"done","reason":"","asked":…,"seconds":300,"pause_seconds":0.02,"unsure_lines":0,"sites":[{
-//	  "line":"app/serve.py:41 handle","growth_bytes":…,"live_bytes":…,"blocks":…,"frames":[…]}]}]}}
+//	  "line":"app/serve.py:41 handle","growth_bytes":…,"live_bytes":…,"blocks":…,"uuid":"…","frames":[…]}]}]}}
 //
 // unsure_lines counts other lines that grew. They may only have replaced memory that was freed. state is
 // asked, recording, done or refused, and reason says why it was refused. labels are those of the series of the
@@ -48,14 +49,7 @@ type (
 		Seconds float64           `json:"seconds"`
 		Pause   float64           `json:"pause_seconds"`
 		Unsure  uint32            `json:"unsure_lines"`
-		Sites   []siteJSON        `json:"sites"`
-	}
-	siteJSON struct {
-		Line   string   `json:"line"`
-		Growth uint64   `json:"growth_bytes"`
-		Live   uint64   `json:"live_bytes"`
-		Blocks uint64   `json:"blocks"`
-		Frames []string `json:"frames"`
+		Sites   []verdicts.Site   `json:"sites"`
 	}
 )
 
@@ -71,14 +65,7 @@ func sitesIn(s *sampler.State) sitesData {
 			fromstate.NameProcess(labels, p.Instance, p.ID, fromstate.OwnerOf(p.Owner))
 			j := locatedJSON{
 				Labels: labels, State: string(p.Sites.State), Reason: p.Sites.Reason, Asked: fromstate.MomentOf(p.Sites.Asked),
-				Seconds: p.Sites.Over.Seconds(), Pause: p.Sites.Pause.Seconds(), Unsure: p.Sites.Unsure, Sites: []siteJSON{},
-			}
-			for _, site := range p.Sites.List {
-				frames := site.Frames
-				if frames == nil {
-					frames = []string{}
-				}
-				j.Sites = append(j.Sites, siteJSON{site.Line, site.Growth, site.Live, site.Blocks, frames})
+				Seconds: p.Sites.Over.Seconds(), Pause: p.Sites.Pause.Seconds(), Unsure: p.Sites.Unsure, Sites: fromstate.SitesOf(p.Sites.List),
 			}
 			data.Processes = append(data.Processes, j)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
@@ -176,6 +177,15 @@ func VerdictOf(v *detector.Verdict, cfg *detector.Config) *verdicts.Verdict {
 		j.Rate, j.Leaked, j.Since = v.Rate.Finite(), v.Leaked.Finite(), MomentOf(SteadyTime(v.Since))
 	}
 	return j
+}
+
+// SitesOf returns the lines of code that were found. No list is null.
+func SitesOf(list []allocator.Site) []verdicts.Site {
+	sites := []verdicts.Site{}
+	for _, s := range list {
+		sites = append(sites, verdicts.Site{Line: s.Line, Growth: s.Growth, Live: s.Live, Blocks: s.Blocks, UUID: s.UUID, Frames: append([]string{}, s.Frames...)})
+	}
+	return sites
 }
 
 // SteadyTime returns a moment on the clock of detector.Frame.T as a time.
