@@ -43,7 +43,7 @@ const (
 )
 
 // costTime is how long the background is measured, and costWarm how long an exporter runs before: its first look at all open files
-// of the host is over then, and those at new processes.
+// of the host is over then, and the next one comes later.
 const costTime, costWarm = time.Minute, 75 * time.Second
 
 // load is what an exporter has to look at.

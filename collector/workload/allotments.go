@@ -40,11 +40,9 @@ type allotments struct {
 	given bool
 }
 
-// newAllotments takes a path or unix://PATH; "" is the usual one. If no person has given it, it may be missing: a host
-// without it has no kubelet.
-func newAllotments(socket string, given bool) *allotments {
-	socket = cmp.Or(strings.TrimPrefix(socket, "unix://"), usualPodResourcesSocket)
-	return &allotments{socket: socket, given: given}
+// newAllotments takes a path or unix://PATH; "" is the usual one. That one may be missing: a host without it has no kubelet.
+func newAllotments(socket string) *allotments {
+	return &allotments{socket: cmp.Or(strings.TrimPrefix(socket, "unix://"), usualPodResourcesSocket), given: socket != ""}
 }
 
 // none reports that no socket is named and none is at the usual place.

@@ -176,7 +176,7 @@ func TestAllotments(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := newAllotments("unix://"+servePods(t, c.pods...), true)
+			a := newAllotments("unix://" + servePods(t, c.pods...))
 			for range 2 { // each call has a connection of its own
 				got, err := a.list(t.Context())
 				must(t, err)
@@ -202,7 +202,7 @@ func TestAllotmentsAreBounded(t *testing.T) {
 	for i := range ids {
 		ids[i] = fmt.Sprintf("MIG-%s%04x", migA[4:36], i)
 	}
-	got, err := newAllotments(servePods(t, pod("p", plugged("c", "nvidia.com/gpu", ids...))), true).list(t.Context())
+	got, err := newAllotments(servePods(t, pod("p", plugged("c", "nvidia.com/gpu", ids...)))).list(t.Context())
 	if err != nil || len(got) != maxAllotments {
 		t.Errorf("%d, %v", len(got), err)
 	}
@@ -211,25 +211,25 @@ func TestAllotmentsAreBounded(t *testing.T) {
 func TestLargeAnswerOfKubelet(t *testing.T) {
 	// The names alone are 5 MiB, more than gRPC takes by default.
 	socket := servePods(t, pod(strings.Repeat("p", 5<<20), plugged("c", "nvidia.com/gpu", uuidA)))
-	if got, err := newAllotments(socket, true).list(t.Context()); err != nil || len(got) != 1 {
+	if got, err := newAllotments(socket).list(t.Context()); err != nil || len(got) != 1 {
 		t.Errorf("%d, %v", len(got), err)
 	}
 	socket = servePods(t, pod(strings.Repeat("p", maxAnswer), plugged("c", "nvidia.com/gpu", uuidA)))
-	if got, err := newAllotments(socket, true).list(t.Context()); status.Code(err) != codes.ResourceExhausted {
+	if got, err := newAllotments(socket).list(t.Context()); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("%d, %v", len(got), err)
 	}
 }
 
 func TestNoKubelet(t *testing.T) {
 	missing := runtimeSocket(t)
-	if got, err := newAllotments(missing, false).list(t.Context()); got != nil || err != nil {
+	if got, err := (&allotments{socket: missing}).list(t.Context()); got != nil || err != nil {
 		t.Errorf("usual: %v, %v", got, err)
 	}
-	_, err := newAllotments(missing, true).list(t.Context())
+	_, err := newAllotments(missing).list(t.Context())
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "--collector.workload.pod-resources-socket") {
 		t.Errorf("given: %v", err)
 	}
-	if a := newAllotments("", false); a.socket != usualPodResourcesSocket {
+	if a := newAllotments(""); a.socket != usualPodResourcesSocket {
 		t.Errorf("socket %q", a.socket)
 	}
 
@@ -237,7 +237,7 @@ func TestNoKubelet(t *testing.T) {
 	must(t, err)
 	stale.SetUnlinkOnClose(false) // as a kubelet that was killed leaves it
 	stale.Close()
-	_, err = newAllotments(stale.Addr().String(), false).list(t.Context())
+	_, err = (&allotments{socket: stale.Addr().String()}).list(t.Context())
 	if !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "mount the directory") {
 		t.Errorf("nothing listens: %v", err)
 	}
@@ -248,7 +248,7 @@ func TestKubeletFails(t *testing.T) {
 		return nil, status.Error(codes.PermissionDenied, "no")
 	}
 	for want, list := range map[string]lister{"Kubernetes 1.20": nil, "list the kubelet's pod resources at /": refused} {
-		if got, err := newAllotments(serve(t, list), false).list(t.Context()); got != nil || err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := (&allotments{socket: serve(t, list)}).list(t.Context()); got != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, %v, want %q", got, err, want)
 		}
 	}
@@ -261,7 +261,7 @@ func TestKubeletHangs(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
-	a := newAllotments(socket, true)
+	a := newAllotments(socket)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {

@@ -4,7 +4,6 @@
 package workload
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -18,9 +17,6 @@ const (
 	maxReaders = 4
 	// overdueAfter is when a lookup counts as blocked. One takes a tenth of a millisecond.
 	overdueAfter = 5 * time.Second
-	// forgottenAfter is when a waiting process is forgotten that nobody asks for: it is gone. Holders asks every 15 seconds
-	// or so.
-	forgottenAfter = time.Minute
 )
 
 // lookups finds the owners of processes in the background. A process that blocks its reader is in quarantine until it no
@@ -37,10 +33,10 @@ type lookups struct {
 
 // lookup is a process that waits for a reader, or that a reader has taken.
 type lookup struct {
-	first, last time.Time // when it was asked for
-	taken       bool
-	reported    bool          // as overdue
-	done        chan struct{} // closed once it is read or forgotten
+	asked    time.Time
+	taken    bool
+	reported bool          // as overdue
+	done     chan struct{} // closed once it is read
 }
 
 // want starts the lookup of a process, unless it waits already. It returns a channel that is closed afterwards; nil if too
@@ -48,15 +44,13 @@ type lookup struct {
 func (l *lookups) want(id gpu.ProcessID) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
 	if w := l.wanted[id]; w != nil {
-		w.last = now
 		return w.done
 	}
 	if len(l.wanted) >= l.most {
 		return nil
 	}
-	w := &lookup{first: now, last: now, done: make(chan struct{})}
+	w := &lookup{asked: time.Now(), done: make(chan struct{})}
 	l.wanted[id] = w
 	l.queue = append(l.queue, id)
 	if l.readers < maxReaders {
@@ -93,22 +87,13 @@ func (l *lookups) take() (id gpu.ProcessID, ok bool) {
 	return id, true
 }
 
-// overdue forgets the processes that nobody asks for. It returns the number of lookups that should be done by now, and the
-// processes among them that block a reader and were not returned before.
+// overdue returns the number of lookups that should be done by now, and the processes among them that block a reader and were
+// not returned before.
 func (l *lookups) overdue() (n int, stuck []gpu.ProcessID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.queue = slices.DeleteFunc(l.queue, func(id gpu.ProcessID) bool {
-		w := l.wanted[id]
-		gone := time.Since(w.last) > forgottenAfter
-		if gone {
-			close(w.done)
-			delete(l.wanted, id)
-		}
-		return gone
-	})
 	for id, w := range l.wanted {
-		if time.Since(w.first) < overdueAfter {
+		if time.Since(w.asked) < overdueAfter {
 			continue
 		}
 		n++

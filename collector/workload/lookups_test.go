@@ -145,32 +145,6 @@ func TestStuckParent(t *testing.T) {
 	}
 }
 
-// A waiting process that nobody asks for is forgotten.
-func TestForgottenLookups(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tr := newTree(t)
-		r := tr.resolver(Config{})
-		let := make(chan struct{})
-		r.hook(func(string) error { <-let; return nil })
-		var last gpu.ProcessID
-		for pid := range uint32(2 * maxReaders) {
-			last = tr.add(pid+10, pythonProcess())
-			r.Owner(last)
-		}
-		done := r.lookups.want(last)
-		for range 3 {
-			time.Sleep(forgottenAfter / 2)
-			r.Owner(gpu.ProcessID{PID: 10, Start: 1})
-		}
-		if n, _ := r.lookups.overdue(); n != maxReaders {
-			t.Errorf("%d are overdue, want those that are read", n)
-		}
-		<-done
-		close(let)
-		synctest.Wait()
-	})
-}
-
 func TestLookupsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTree(t)

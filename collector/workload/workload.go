@@ -111,7 +111,7 @@ func New(cfg Config) (*Resolver, error) {
 		procfs:     host,
 		users:      &users{files: passwdFiles(cfg.ProcFS)},
 		containers: newContainers(usualRuntimeSockets, false),
-		allotments: newAllotments(cfg.PodResourcesSocket, cfg.PodResourcesSocket != ""),
+		allotments: newAllotments(cfg.PodResourcesSocket),
 		answers:    newRecent[gpu.ProcessID, answer](maxProcesses),
 	}
 	if len(cfg.RuntimeSockets) > 0 {

@@ -524,7 +524,7 @@ func TestLacking(t *testing.T) {
 	if err := os.WriteFile(socket, nil, 0o600); err != nil { // it is only looked at
 		t.Fatal(err)
 	}
-	r.containers, r.allotments = newContainers([]string{socket}, false), newAllotments(socket, false)
+	r.containers, r.allotments = newContainers([]string{socket}, false), &allotments{socket: socket}
 	if got := r.Lacking(); len(got) != 0 {
 		t.Errorf("with sockets at the usual places: %q", got)
 	}
