@@ -185,18 +185,21 @@ var verdictRows = []verdictRow{
 		"leak_withheld_seconds",
 		"Seconds that growth of {memory} must still last before this reason no longer keeps it from being called a leak: min_span (any growth must last), " +
 			"program_begin, daily_load, given_back (the height was reached and given back before), slowing (it would end before the memory is full: +Inf). Present only while growth is suspected.",
-		prometheus.GaugeValue, []string{"reason"},
+		prometheus.GaugeValue,
+		[]string{"reason"},
 		func(v *detector.Verdict, e *emitter) {
 			if v.Judged && v.Withheld != detector.WithheldNone {
 				e.emit(detector.WithheldSeconds(v.WithheldFor).V, v.Withheld.String())
 			}
 		},
-	}, {
+	},
+	{
 		"memory_pattern",
 		"1 for the pattern that {memory} follows, for 60 seconds at least: stable, idle, warmup, plateau, step, sawtooth, spikes, " +
 			"leak_linear, leak_staircase, leak_cyclic, fragmentation, zombie (held, and nobody will use it again) or unreleased " +
 			"(held after the end of its process). The others are absent.",
-		prometheus.GaugeValue, []string{"pattern"},
+		prometheus.GaugeValue,
+		[]string{"pattern"},
 		func(v *detector.Verdict, e *emitter) {
 			if v.Judged && v.Pattern != detector.PatternUnknown {
 				e.emit(1, v.Pattern.String())

@@ -141,7 +141,7 @@ func (c *clock) round(of string) (stamp, error) {
 
 // local returns the stamp of a local time. It comes twice if the clock is set back: then another moment, with the offset of
 // some hours before or after, shows the same.
-func (c *clock) local(text string, t time.Time) stamp {
+func (*clock) local(text string, t time.Time) stamp {
 	s := stamp{text: text, t: time.Duration(t.UnixNano())}
 	_, offset := t.Zone()
 	for _, near := range []time.Duration{-12 * time.Hour, 12 * time.Hour} {

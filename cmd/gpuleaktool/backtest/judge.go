@@ -45,7 +45,8 @@ func newJudge(rules *detectorconfig.Config, step time.Duration, output string) *
 // add takes a sample. Only the last one of each step is judged; the others are learnt from.
 func (j *judge) add(m *history.Memory, s *gpu.Sample) (err error) {
 	g := j.gpus[m]
-	if g == nil {
+	switch {
+	case g == nil:
 		g = &judgedGPU{memory: m}
 		if g.offline, err = sampler.NewOffline(m.Info, sampler.Config{
 			SlowInterval: neverDrawn, ProcessMax: detector.MaxMembers, Detector: j.common, Resolve: j.resolver(m),
@@ -54,17 +55,16 @@ func (j *judge) add(m *history.Memory, s *gpu.Sample) (err error) {
 		}
 		j.gpus[m] = g
 		j.order = append(j.order, g)
-	} else if s.T > g.due {
+	case s.T > g.due:
 		j.judge(g, g.due, g.due%j.step == 0)
-	} else {
+	default:
 		g.offline.Learn(&g.sample)
 	}
 	if s.T > g.due {
 		g.due = ceil(s.T, j.interval)
 	}
-	processes, instances := g.sample.Processes, g.sample.Instances
-	g.sample = *s // but who hands it over uses its lists again
-	g.sample.Processes, g.sample.Instances = append(processes[:0], s.Processes...), append(instances[:0], s.Instances...)
+	g.sample = *s // the caller uses the lists again
+	g.sample.Processes, g.sample.Instances = slices.Clone(s.Processes), slices.Clone(s.Instances)
 	if len(s.Instances) == 0 {
 		j.result(g, nil).add(s.T, s.Memory)
 	}

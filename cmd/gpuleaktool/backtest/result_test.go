@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -84,7 +85,7 @@ func TestEvents(t *testing.T) {
 		var got []string
 		for _, e := range r.events {
 			minute := func(t time.Duration) int { return int((t - r.first).Minutes()) }
-			to := fmt.Sprint(minute(e.To))
+			to := strconv.Itoa(minute(e.To))
 			if e.Open {
 				to = "-"
 			}
