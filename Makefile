@@ -155,7 +155,7 @@ size: build ## what a reader has to read, and what it may be at most (.ci/size.t
 
 .PHONY: screenshots
 screenshots: e2e-packages ## make the pictures of /predict in docs/ from the running demo; needs Debian's chromium
-	cd e2e && $(GO) test -tags e2e,nightly,screenshots -count=1 -timeout $(TEST_TIMEOUT) -run '^TestScreenshots$$' . -screenshots.dir=$(CURDIR)/docs
+	cd e2e && $(GO) test -tags e2e,nightly,screenshots -count=1 -timeout $(TEST_TIMEOUT) -run '^TestScreenshots$$' .
 
 .PHONY: faults
 faults: ## all faults that the exporter has to withstand, and their table bin/FAULTS.md; an hour and a half
@@ -164,7 +164,7 @@ faults: ## all faults that the exporter has to withstand, and their table bin/FA
 
 .PHONY: bench-fleet
 bench-fleet: ## what 10,000 GPUs of a Prometheus cost; ten minutes
-	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e,nightly -v -count=1 -timeout 1h -run '^TestFleetCost$$' . -fleet.gpus=10000
+	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e,nightly -v -count=1 -timeout 1h -run '^TestFleetCost$$' .
 
 .PHONY: soak
 soak: ## the exporter over two simulated weeks; ten minutes

@@ -97,18 +97,8 @@ func (t *faultTable) table() string {
 	defer t.mu.Unlock()
 	var rows []string
 	for _, k := range t.rows {
-		lost, recovery := "none is healthy", k.recovery.Round(10*time.Millisecond).String()
-		switch {
-		case k.taken == 0 && strings.HasPrefix(k.Name, "network"):
-			lost = "not measured"
-		case k.taken > 0:
-			lost = fmt.Sprintf("%.0f of %.0f", k.lost, k.taken)
-		}
-		if k.recovery == 0 {
-			recovery = "nothing to recover"
-		}
-		rows = append(rows, fmt.Sprintf("| %s | %d | %d of %d | %s | %s | %s | %d |\n",
-			k.Name, k.faults, k.answered, k.scrapes, k.worst.Round(time.Millisecond), lost, recovery, k.leaks))
+		rows = append(rows, fmt.Sprintf("| %s | %d | %d of %d | %s | %.0f of %.0f | %s | %d |\n",
+			k.Name, k.faults, k.answered, k.scrapes, k.worst.Round(time.Millisecond), k.lost, k.taken, k.recovery.Round(10*time.Millisecond), k.leaks))
 	}
 	slices.Sort(rows)
 	return "| fault | faults | scrapes answered | worst scrape | samples lost by healthy GPUs | worst recovery | false leaks |\n" +

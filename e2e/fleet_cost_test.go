@@ -8,7 +8,6 @@ package e2e
 import (
 	"compress/gzip"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,9 +21,8 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
-var fleetGPUs = flag.Int("fleet.gpus", 0, "measure what a fleet of so many GPUs costs (make bench-fleet)")
-
 const (
+	fleetGPUs = 10_000
 	// leaksFor is how long the leaks are on when the exporter starts; 41 GB are free then.
 	leaksFor = 2 * time.Hour
 	// fleetPast is how much history is read, and fleetFor how long the background is measured.
@@ -93,13 +91,10 @@ func (f fakeFleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = out.Write(append(b, "]}}"...))
 }
 
-// TestFleetCost measures what a fleet costs: CPU a second while it is asked for and nobody scrapes, CPU and size of a
+// TestFleetCost, which make bench-fleet runs alone, measures what a fleet costs: CPU a second while it is asked for and nobody scrapes, CPU and size of a
 // scrape, and memory.
 func TestFleetCost(t *testing.T) {
-	if *fleetGPUs == 0 {
-		t.Skip("takes minutes: make bench-fleet")
-	}
-	server := httptest.NewServer(fakeFleet{*fleetGPUs, time.Now().Add(-leaksFor).Unix()})
+	server := httptest.NewServer(fakeFleet{fleetGPUs, time.Now().Add(-leaksFor).Unix()})
 	defer server.Close()
 	began := time.Now()
 	config := filepath.Join(t.TempDir(), "fleet.yml")
@@ -113,7 +108,7 @@ func TestFleetCost(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if n := len(m.All("gpu_leak_detected", nil)); n != *fleetGPUs {
+		if n := len(m.All("gpu_leak_detected", nil)); n != fleetGPUs {
 			return fmt.Errorf("%d GPUs have a verdict\n%s", n, exporter.Output())
 		}
 		return nil
@@ -159,5 +154,5 @@ func TestFleetCost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d GPUs at 15 s: %.1f ms of CPU a second, %.0f MiB resident, %d leaks", *fleetGPUs, 1e3*used/time.Since(began).Seconds(), rss/(1<<20), len(m.All("gpu_leak_rate_bytes_per_second", nil)))
+	t.Logf("%d GPUs at 15 s: %.1f ms of CPU a second, %.0f MiB resident, %d leaks", fleetGPUs, 1e3*used/time.Since(began).Seconds(), rss/(1<<20), len(m.All("gpu_leak_rate_bytes_per_second", nil)))
 }

@@ -9,7 +9,6 @@ require (
 	github.com/gpuleak/gpu_leak_exporter v0.0.0-00010101000000-000000000000
 	github.com/grafana/grafana-foundation-sdk/go v0.0.18
 	github.com/prometheus/alertmanager v0.34.0
-	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.1
 	github.com/prometheus/prometheus v0.315.0
 	go.yaml.in/yaml/v2 v2.4.4
@@ -107,6 +106,7 @@ require (
 	github.com/pierrec/lz4/v4 v4.1.26 // indirect
 	github.com/pkg/browser v0.0.0-20240102092130-5ac0b6a4141c // indirect
 	github.com/prometheus/client_golang/exp v0.0.0-20260907100614-57bb367da472 // indirect
+	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/exporter-toolkit v0.20.0 // indirect
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/prometheus/sigv4 v0.5.0 // indirect

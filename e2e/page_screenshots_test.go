@@ -8,7 +8,6 @@
 package e2e
 
 import (
-	"flag"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -18,9 +17,6 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
-
-// screenshots is where make screenshots wants them.
-var screenshots = flag.String("screenshots.dir", "", "where TestScreenshots leaves its pictures; \"\" is nowhere")
 
 // TestScreenshots makes the pictures of the documentation: a GPU of the simulated node, an hour after its leaks
 // were found. Times and process numbers differ from run to run.
@@ -48,8 +44,6 @@ func TestScreenshots(t *testing.T) {
 		if len(picture) < 10<<10 || len(picture) > 180<<10 {
 			t.Errorf("%s has %d bytes", name, len(picture))
 		}
-		if *screenshots != "" {
-			write(t, filepath.Join(*screenshots, name), string(picture))
-		}
+		write(t, filepath.Join(harness.Root(), "docs", name), string(picture))
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
-// TestWatch has the tool look at a node by itself and through the exporter, as in a first minute:
+// TestWatch has the tool look at a node by itself, as in a first minute:
 // who holds what is known, and nothing is judged yet.
 func TestWatch(t *testing.T) {
 	t.Parallel()
@@ -25,24 +25,16 @@ func TestWatch(t *testing.T) {
 		m.GPUs[i].Processes, m.GPUs[i].ECC.Errors = nil, nil
 	}
 	m.GPUs[1].Processes = []fakenvml.Process{{PID: m.child(t), Memory: fakenvml.Constant(5 * gib)}}
-	exporter := m.start(t)
-	eventually(t, exporter, func(s harness.Metrics) error { return wantAll(s, m.id(1), map[string]float64{"gpu_processes": 1}) })
-	for name, args := range map[string][]string{
-		"by itself":    {"--nvml.library-path=" + m.library, "--path.procfs=" + m.procfs, "--path.sysfs=" + m.sysfs},
-		"the exporter": {exporter.URL},
-		"its page":     {exporter.URL + "/predict"},
-	} {
-		cmd := exec.Command(harness.Tool(t), append([]string{"watch", "--once"}, args...)...)
-		cmd.Env = append(os.Environ(), fakenvml.Env(m.script, "")...)
-		out, err := cmd.CombinedOutput()
-		code, _ := errors.AsType[*exec.ExitError](err)
-		if code == nil || code.ExitCode() != 3 {
-			t.Fatalf("%s: %v, want exit status 3\n%s", name, err, out)
-		}
-		for _, want := range []string{"NOT KNOWN: Watching 2 GPUs. No judgement yet", "GPU 0", "GPU 1", "5.00 GiB"} {
-			if !strings.Contains(string(out), want) {
-				t.Errorf("%s: no %q in\n%s", name, want, out)
-			}
+	m.apply(t)
+	cmd := exec.Command(harness.Tool(t), "watch", "--once", "--nvml.library-path="+m.library, "--path.procfs="+m.procfs, "--path.sysfs="+m.sysfs)
+	cmd.Env = append(os.Environ(), fakenvml.Env(m.script, "")...)
+	out, err := cmd.CombinedOutput()
+	if code, is := errors.AsType[*exec.ExitError](err); !is || code.ExitCode() != 3 {
+		t.Fatalf("%v, want exit status 3\n%s", err, out)
+	}
+	for _, want := range []string{"NOT KNOWN: Watching 2 GPUs. No judgement yet", "GPU 0", "GPU 1", "5.00 GiB"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
 }

@@ -43,7 +43,7 @@ type Ramp struct {
 // Constant is a Ramp that does not move.
 func Constant(n uint64) Ramp { return Ramp{Base: n} }
 
-// At returns the value when the node's [Node.Elapsed] is t.
+// At returns the value at a time after the node's Epoch.
 func (r Ramp) At(t time.Duration) uint64 {
 	if r.Rate == 0 || r.Base == NotAvailable {
 		return r.Base
@@ -54,9 +54,6 @@ func (r Ramp) At(t time.Duration) uint64 {
 	}
 	return r.Base + uint64(moved)
 }
-
-// Elapsed returns the time since the Epoch as ramps see it at now.
-func (n *Node) Elapsed(now time.Time) time.Duration { return now.Sub(n.Epoch) }
 
 // Memory is what a GPU or a GPU instance has, bytes.
 type Memory struct {
@@ -277,7 +274,8 @@ func (n *Node) Raise(gpu int, eventType, data uint64) {
 // RaiseXID adds an XID event to the GPU of that index; see [Node.Raise].
 func (n *Node) RaiseXID(gpu int, xid uint64) { n.Raise(gpu, EventXID, xid) }
 
-// Used returns the bytes that nvmlDeviceGetMemoryInfo_v2 gives for the GPU of that index when Elapsed is t.
+// Used returns the bytes that nvmlDeviceGetMemoryInfo_v2 gives for the GPU of that index at a time after the
+// Epoch.
 func (n *Node) Used(gpu int, t time.Duration) uint64 {
 	g := &n.GPUs[gpu]
 	return g.used(g.Memory, 0, t)

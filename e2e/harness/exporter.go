@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -15,7 +16,6 @@ import (
 	"syscall"
 	"testing"
 
-	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 )
@@ -105,44 +105,32 @@ func (s Sample) Has(labels map[string]string) bool {
 }
 
 // ParseMetrics parses the text format. The parts of a summary and a histogram
-// get the names and labels that Prometheus gives them, buckets left out.
+// get the names and labels that Prometheus gives them.
 func ParseMetrics(text []byte) (Metrics, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
 		return nil, err
 	}
-	var all Metrics
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			all = append(all, samples(f.GetName(), m)...)
-		}
+	found, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{}, slices.Collect(maps.Values(families))...)
+	all := metricsOf(found)
+	for _, s := range all {
+		delete(s.Labels, model.MetricNameLabel)
 	}
-	return all, nil
+	return all, err
 }
 
-func samples(name string, m *dto.Metric) Metrics {
-	labels := make(map[string]string, len(m.GetLabel()))
-	for _, l := range m.GetLabel() {
-		labels[l.GetName()] = l.GetValue()
+// metricsOf returns the samples of a vector. The name of a series is its label __name__, too.
+func metricsOf(v model.Vector) Metrics {
+	all := make(Metrics, 0, len(v))
+	for _, s := range v {
+		labels := make(map[string]string, len(s.Metric))
+		for name, value := range s.Metric {
+			labels[string(name)] = string(value)
+		}
+		all = append(all, Sample{labels[model.MetricNameLabel], labels, float64(s.Value)})
 	}
-	var list Metrics
-	add := func(suffix string, v float64) { list = append(list, Sample{name + suffix, labels, v}) }
-	switch {
-	case m.Gauge != nil:
-		add("", m.GetGauge().GetValue())
-	case m.Counter != nil:
-		add("", m.GetCounter().GetValue())
-	case m.Untyped != nil:
-		add("", m.GetUntyped().GetValue())
-	case m.Summary != nil:
-		add("_sum", m.GetSummary().GetSampleSum())
-		add("_count", float64(m.GetSummary().GetSampleCount()))
-	case m.Histogram != nil:
-		add("_sum", m.GetHistogram().GetSampleSum())
-		add("_count", float64(m.GetHistogram().GetSampleCount()))
-	}
-	return list
+	return all
 }
 
 // All returns the samples of that name that carry these labels, and maybe more.

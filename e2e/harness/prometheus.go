@@ -10,9 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/common/model"
 )
 
 // StartPrometheus runs the real Prometheus with this configuration on a free
@@ -106,25 +107,10 @@ func (p *Process) Query(expr string) (Metrics, error) {
 		return nil, err
 	}
 	var answer struct {
-		Data struct {
-			ResultType string
-			Result     []struct {
-				Metric map[string]string
-				Value  [2]any // time as a number, value as a string
-			}
-		}
+		Data struct{ Result model.Vector }
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return nil, fmt.Errorf("answer to query %q: %w", expr, err)
 	}
-	var m Metrics
-	for _, r := range answer.Data.Result {
-		text, _ := r.Value[1].(string)
-		v, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return nil, fmt.Errorf("answer to query %q: %w", expr, err)
-		}
-		m = append(m, Sample{r.Metric["__name__"], r.Metric, v})
-	}
-	return m, nil
+	return metricsOf(answer.Data.Result), nil
 }

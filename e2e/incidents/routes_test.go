@@ -75,11 +75,14 @@ func TestAlertmanagerExample(t *testing.T) {
 	}{
 		// The ticket that says when the memory is full hides that of its owner.
 		"a page hides the tickets of its memory": {1, []routed{
-			{page, "pager", ""}, {ticket, "", "tickets"}, {leak, "", ""},
+			{page, "pager", ""},
+			{ticket, "", "tickets"},
+			{leak, "", ""},
 			{alertOn("GPUMemoryLeakDetected", "warning", "scope", "workload", "pod", "train-0"), "", "tickets"},
 		}},
 		"and none of another memory": {5, []routed{
-			{page, "pager", ""}, {alertOn("GPUMemoryLeakDetected", "warning", "uuid", "GPU-b"), "tickets", ""},
+			{page, "pager", ""},
+			{alertOn("GPUMemoryLeakDetected", "warning", "uuid", "GPU-b"), "tickets", ""},
 			{alertOn("GPUMemoryLeakDetected", "warning", "instance", other), "tickets", ""},
 			{alertOn("GPUMemoryLeakDetected", "warning", "cluster", "west"), "tickets", ""},
 			{alertOn("GPUOutOfMemoryPredicted", "warning", "gpu_instance", "3"), "tickets", ""},
@@ -88,26 +91,37 @@ func TestAlertmanagerExample(t *testing.T) {
 		}},
 		"a job on all of its GPUs is one page, and so is a pod": {3, []routed{
 			{rank("GPU-a"), "pager", ""},
-			{rank("GPU-a", "slurm_job", "4711"), "pager", ""}, {rank("GPU-b", "slurm_job", "4711"), "pager", ""},
+			{rank("GPU-a", "slurm_job", "4711"), "pager", ""},
+			{rank("GPU-b", "slurm_job", "4711"), "pager", ""},
 			{rank("GPU-c", "slurm_job", "4711", "instance", other), "pager", ""},
-			{rank("GPU-d", "namespace", "ml", "pod", "train-0"), "pager", ""}, {rank("GPU-e", "namespace", "ml", "pod", "train-0"), "pager", ""},
+			{rank("GPU-d", "namespace", "ml", "pod", "train-0"), "pager", ""},
+			{rank("GPU-e", "namespace", "ml", "pod", "train-0"), "pager", ""},
 		}},
 		"a lost GPU": {2, []routed{
-			{alertOn("GPULost", "critical"), "pager", ""}, {page, "", "pager"}, {leak, "", ""},
+			{alertOn("GPULost", "critical"), "pager", ""},
+			{page, "", "pager"},
+			{leak, "", ""},
 			{alertOn("GPUXIDCritical", "critical", "xid", "79"), "", "pager"},
 			{alertOn("GPUMemoryLeakDetected", "warning", "uuid", "GPU-b", "pid", "99"), "tickets", ""},
 		}},
 		"no driver": {2, []routed{
-			{alertOn("GPUDriverDown", "critical", "uuid", ""), "pager", ""}, {alertOn("GPULost", "critical"), "", "pager"}, {leak, "", ""},
-			{alertOn("GPUSamplesStale", "warning", "uuid", "GPU-b"), "", "tickets"}, {alertOn("GPULost", "critical", "instance", other), "pager", ""},
+			{alertOn("GPUDriverDown", "critical", "uuid", ""), "pager", ""},
+			{alertOn("GPULost", "critical"), "", "pager"},
+			{leak, "", ""},
+			{alertOn("GPUSamplesStale", "warning", "uuid", "GPU-b"), "", "tickets"},
+			{alertOn("GPULost", "critical", "instance", other), "pager", ""},
 		}},
 		"no exporter": {2, []routed{
-			{alertOn("GPUExporterDown", "warning", "uuid", ""), "tickets", ""}, {alertOn("GPUMemoryLeakDetected", "warning", "uuid", "GPU-b"), "", "tickets"},
-			{alertOn("GPUCollectorFailing", "warning", "uuid", ""), "", "tickets"}, {page, "pager", ""},
+			{alertOn("GPUExporterDown", "warning", "uuid", ""), "tickets", ""},
+			{alertOn("GPUMemoryLeakDetected", "warning", "uuid", "GPU-b"), "", "tickets"},
+			{alertOn("GPUCollectorFailing", "warning", "uuid", ""), "", "tickets"},
+			{page, "pager", ""},
 		}},
 		"a ticket hides no other owner's": {3, []routed{
-			{owned("GPUOutOfMemoryPredicted", "a"), "tickets", ""}, {owned("GPUMemoryLeakDetected", "a", "pid", "1"), "", "tickets"},
-			{owned("GPUMemoryLeakDetected", "b", "pid", "2"), "tickets", ""}, {owned("GPUMemoryLeakDetected", "a", "pid", "3", "uuid", "GPU-b"), "tickets", ""},
+			{owned("GPUOutOfMemoryPredicted", "a"), "tickets", ""},
+			{owned("GPUMemoryLeakDetected", "a", "pid", "1"), "", "tickets"},
+			{owned("GPUMemoryLeakDetected", "b", "pid", "2"), "tickets", ""},
+			{owned("GPUMemoryLeakDetected", "a", "pid", "3", "uuid", "GPU-b"), "tickets", ""},
 		}},
 		"what has no severity is a ticket": {2, []routed{{leak, "tickets", ""}, {alertOn("Another", "", "uuid", "GPU-b"), "tickets", ""}}},
 	} {
