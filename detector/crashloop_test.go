@@ -397,13 +397,13 @@ func TestCrashLoopIsReconfigured(t *testing.T) {
 	}
 }
 
-// The list of a frame may lack a process: one that is seen again did not end.
+// The list of a frame may lack a process: one that is seen again did not end, however full the memory was.
 func TestProcessThatIsSeenAgainIsNoRestart(t *testing.T) {
 	d := newDomain(t)
 	for s := range 3000 {
 		f := frame(s, 0)
 		if s%600 != 599 {
-			m := proc(1, 10*gib+float64(s%600)*100*mib)
+			m := proc(1, 10*gib+float64(s%600)*118*mib)
 			m.Group = "ml/loop"
 			f = frame(s, 0, m)
 		}

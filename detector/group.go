@@ -154,7 +154,6 @@ func (d *Domain[K]) expire(name groupName, g *group[K]) {
 		return
 	}
 	*g = group[K]{Seen: g.Seen, Loop: g.Loop, Runs: g.Runs, Culprit: g.Culprit, Accused: g.Accused}
-	g.Loop.Paused = true
 }
 
 // makeRoom removes the group that expired first, and reports whether there was one. A program takes the place of a program only.

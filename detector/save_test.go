@@ -112,7 +112,7 @@ func TestRestoredDomainGivesTheSameVerdicts(t *testing.T) {
 		want, _ := judged(t, c.frame, func(int) bool { return false })
 		leaking := 0
 		for name, restore := range map[string]func(s int) bool{
-			"each time for a while": func(s int) bool { return s >= 1500 && s < 1900 },
+			"each time for a while": func(s int) bool { return s >= 1700 && s < 1900 },
 			"now and then":          func(s int) bool { return s%37 == 0 },
 			"seldom":                func(s int) bool { return s%700 == 0 },
 		} {

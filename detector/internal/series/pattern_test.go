@@ -66,11 +66,21 @@ func TestPatternOfMemory(t *testing.T) {
 	}
 }
 
-// The first pattern that fits is it: of a series at rest, five hours old.
+// The first pattern that fits is it: of a series at rest, five hours old. The steps and the cycles of a leak of 16 MiB a cycle
+// give it its name.
 func TestWhichPatternFits(t *testing.T) {
 	const length = time.Minute
 	cycling := func(s *Series, ago float64) {
 		s.Cycles = Cycles{N: sawtoothCycles, Length: length, Ended: stat.Point{At: s.Last - time.Duration(ago*float64(length))}}
+	}
+	retained := float64(16 * mib) // a cycle
+	leak := func(change func(s *Series)) func(s *Series) {
+		return func(s *Series) {
+			cycling(s, 1)
+			s.Leak.On, s.Leak.Trend.Rate = true, retained/length.Seconds()
+			s.Growths[0] = Growth{Levels: 20}
+			change(s)
+		}
 	}
 	spikes := func(s *Series, n int64, duty float64) { s.Windows[0].Closed.Spikes, s.Spikes.Duty = n, duty }
 	for _, c := range []struct {
@@ -96,39 +106,18 @@ func TestWhichPatternFits(t *testing.T) {
 		{"too few", func(s *Series) { cycling(s, 1); s.Cycles.N-- }, PatternStable},
 		{"none for nearly as long as it may be", func(s *Series) { cycling(s, cyclesGone-0.1) }, PatternSawtooth},
 		{"for longer", func(s *Series) { cycling(s, cyclesGone) }, PatternStable},
+		{"leak: a line", leak(func(*Series) {}), PatternLeakLinear},
+		{"leak: steps", leak(func(s *Series) { s.Growths[0].Flat, s.Growths[0].Step = staircaseFlat, staircaseStep }), PatternLeakStaircase},
+		{"leak: smaller ones", leak(func(s *Series) { s.Growths[0].Flat, s.Growths[0].Step = 1, staircaseStep-1 }), PatternLeakLinear},
+		{"leak: with growth between them", leak(func(s *Series) { s.Growths[0].Flat, s.Growths[0].Step = staircaseFlat-0.01, 1e9 }), PatternLeakLinear},
+		{"leak: steps at a wide scale alone", leak(func(s *Series) { s.Growths[3] = Growth{Levels: 9, Flat: 1, Step: 1e9} }), PatternLeakLinear},
+		{"leak: cycles that swing by much more", leak(func(s *Series) { s.Cycles.Size = cyclicSwing * retained }), PatternLeakCyclic},
+		{"leak: by less", leak(func(s *Series) { s.Cycles.Size = cyclicSwing*retained - 1 }), PatternLeakLinear},
+		{"leak: that have ended", leak(func(s *Series) { s.Cycles.Size = 1e12; s.Cycles.Ended.At = s.Last - time.Hour }), PatternLeakLinear},
+		{"leak: it pauses: the name is kept", leak(func(s *Series) { s.Growths[0], s.Shape.Pattern = Growth{}, PatternLeakStaircase }), PatternLeakStaircase},
+		{"leak: it pauses and had none", leak(func(s *Series) { s.Growths[0] = Growth{} }), PatternLeakLinear},
 	} {
 		s := told(defaults())
-		c.change(s)
-		if got := s.fitting(); got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
-	}
-}
-
-// What the steps and the cycles of a leak of 16 MiB a cycle must be to give it their name.
-func TestNamesOfLeaks(t *testing.T) {
-	const length = time.Minute
-	retained := float64(16 * mib) // a cycle
-	for _, c := range []struct {
-		name   string
-		change func(s *Series)
-		want   Pattern
-	}{
-		{"a line", func(*Series) {}, PatternLeakLinear},
-		{"steps", func(s *Series) { s.Growths[0].Flat, s.Growths[0].Step = staircaseFlat, staircaseStep }, PatternLeakStaircase},
-		{"smaller ones", func(s *Series) { s.Growths[0].Flat, s.Growths[0].Step = 1, staircaseStep-1 }, PatternLeakLinear},
-		{"with growth between them", func(s *Series) { s.Growths[0].Flat, s.Growths[0].Step = staircaseFlat-0.01, 1e9 }, PatternLeakLinear},
-		{"steps at a wide scale alone", func(s *Series) { s.Growths[3] = Growth{Levels: 9, Flat: 1, Step: 1e9} }, PatternLeakLinear},
-		{"cycles that swing by much more", func(s *Series) { s.Cycles.Size = cyclicSwing * retained }, PatternLeakCyclic},
-		{"by less", func(s *Series) { s.Cycles.Size = cyclicSwing*retained - 1 }, PatternLeakLinear},
-		{"that have ended", func(s *Series) { s.Cycles.Size = 1e12; s.Cycles.Ended.At = s.Last - time.Hour }, PatternLeakLinear},
-		{"it pauses: the name is kept", func(s *Series) { s.Growths[0], s.Shape.Pattern = Growth{}, PatternLeakStaircase }, PatternLeakStaircase},
-		{"it pauses and had none", func(s *Series) { s.Growths[0] = Growth{} }, PatternLeakLinear},
-	} {
-		s := told(defaults())
-		s.Leak.On, s.Leak.Trend.Rate = true, retained/length.Seconds()
-		s.Growths[0] = Growth{Levels: 20}
-		s.Cycles = Cycles{N: sawtoothCycles, Length: length, Ended: stat.Point{At: s.Last - length}}
 		c.change(s)
 		if got := s.fitting(); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)

@@ -36,6 +36,7 @@ func TestSpikes(t *testing.T) {
 		{"slow sawtooth", slices.Repeat(ramp(120, 1000, 10), 3), 0},
 		{"ends far below its beginning", slices.Concat(flat(60, 1000), flat(5, 1200), flat(60, 500)), 0},
 		{"steady growth", ramp(600, 1000, 1), 0},
+		{"a rise of half a minute, and back", slices.Concat(flat(120, 1000), ramp(30, 1000, 4), flat(20, 1000)), 1},
 		{"from the first sample on", flat(3, 1), 0},
 	} {
 		var s Spikes
@@ -48,6 +49,12 @@ func TestSpikes(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: %d spikes, want %d", c.name, got, c.want)
 		}
+	}
+	// Where it rises from is not known after a gap.
+	var s Spikes
+	s.Add(start, 1000*mib, time.Minute, 64*mib)
+	if s.Add(start+2*time.Minute, 1200*mib, time.Minute, 64*mib); s.Active {
+		t.Error("a spike begins after a gap")
 	}
 }
 

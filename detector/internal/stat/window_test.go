@@ -135,6 +135,20 @@ func TestWindowForgetsWhatIsOutside(t *testing.T) {
 	}
 }
 
+// Blocks are aligned with the first sample, and no more than MaxBlocks, also where they do not fit into the span.
+func TestBlocksAreAligned(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	w := Window{Span: MaxBlocks*time.Second + 1}
+	for at := start; at < start+10*time.Minute; at += time.Duration(1+rng.IntN(5)) * time.Second / 4 {
+		w.Add(at, 0, time.Second, 0)
+		for _, b := range w.Blocks {
+			if len(w.Blocks) > MaxBlocks || (b.From-start)%time.Second != 0 {
+				t.Fatalf("%s: %d blocks, one from %s on", at-start, len(w.Blocks), b.From-start)
+			}
+		}
+	}
+}
+
 // There is no fit of few samples, of a part of the window, or of one moment.
 func TestNoFit(t *testing.T) {
 	for name, c := range map[string]struct {
