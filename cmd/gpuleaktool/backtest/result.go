@@ -275,22 +275,27 @@ func moment(t time.Duration, loc *time.Location) string {
 	return history.Wall(t).In(loc).Format("2006-01-02 15:04 MST")
 }
 
-// distinguish adds its UUID to the name of each memory of which there are several with that name, or all labels if they
-// share a UUID, too, or have none.
+// distinguish adds its UUID to the name of each memory of which there are several with that name. If several share a UUID, too,
+// or have none, it adds the labels in which they differ.
 func distinguish(list []*result) {
 	named := map[string][]*result{}
 	for _, r := range list {
 		named[r.title()] = append(named[r.title()], r)
 	}
 	for _, same := range named {
-		uuids := map[string]bool{}
+		uuids, shared := map[string]bool{}, []string(nil)
 		for _, r := range same {
 			uuids[r.labels.UUID()] = true
+		}
+		for name, value := range same[0].labels {
+			if !slices.ContainsFunc(same, func(r *result) bool { return r.labels[name] != value }) {
+				shared = append(shared, name)
+			}
 		}
 		for _, r := range same {
 			by := r.labels.UUID()
 			if len(uuids) < len(same) {
-				by = r.labels.String()
+				by = r.labels.Without(shared...).String()
 			}
 			if len(same) > 1 && by != "" {
 				r.name += " [" + by + "]"

@@ -174,8 +174,8 @@ func TestDistinguish(t *testing.T) {
 	}
 	distinguish(list)
 	want := []string{
-		"GPU 0 [GPU-a]", "GPU 0 [GPU-b]", "GPU 1 [GPU_I_ID=1, UUID=GPU-c]", "GPU 1 [GPU_I_ID=2, UUID=GPU-c]",
-		"GPU 2 [cluster=a, gpu=2]", "GPU 2 [cluster=b, gpu=2]", "GPU 3",
+		"GPU 0 [GPU-a]", "GPU 0 [GPU-b]", "GPU 1 [GPU_I_ID=1]", "GPU 1 [GPU_I_ID=2]",
+		"GPU 2 [cluster=a]", "GPU 2 [cluster=b]", "GPU 3",
 	}
 	for i, r := range list {
 		if r.name != want[i] {
