@@ -167,9 +167,12 @@ func TestSumOfProcesses(t *testing.T) {
 // TestDistinguish names each memory so that you can tell it from the others.
 func TestDistinguish(t *testing.T) {
 	list := []*result{
-		{name: "GPU 0", labels: history.Labels{"gpu": "0", "UUID": "GPU-a"}}, {name: "GPU 0", labels: history.Labels{"gpu": "0", "UUID": "GPU-b"}},
-		{name: "GPU 1", labels: history.Labels{"UUID": "GPU-c", "GPU_I_ID": "1"}}, {name: "GPU 1", labels: history.Labels{"UUID": "GPU-c", "GPU_I_ID": "2"}},
-		{name: "GPU 2", labels: history.Labels{"gpu": "2", "cluster": "a"}}, {name: "GPU 2", labels: history.Labels{"gpu": "2", "cluster": "b"}},
+		{name: "GPU 0", labels: history.Labels{"gpu": "0", "UUID": "GPU-a"}},
+		{name: "GPU 0", labels: history.Labels{"gpu": "0", "UUID": "GPU-b"}},
+		{name: "GPU 1", labels: history.Labels{"UUID": "GPU-c", "GPU_I_ID": "1"}},
+		{name: "GPU 1", labels: history.Labels{"UUID": "GPU-c", "GPU_I_ID": "2"}},
+		{name: "GPU 2", labels: history.Labels{"gpu": "2", "cluster": "a"}},
+		{name: "GPU 2", labels: history.Labels{"gpu": "2", "cluster": "b"}},
 		{name: "GPU 3", labels: history.Labels{"UUID": "GPU-d"}},
 	}
 	distinguish(list)
