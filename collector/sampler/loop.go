@@ -345,7 +345,7 @@ func (l *loop) goOn(before *loop, lost bool) {
 	l.slowAt.OK = false // the end may have cut the last reading of the status short
 	if lost {
 		l.forget()
-		l.peak = detector.Crest[uint64]{}
+		l.peak, l.status, l.readings = detector.Crest[uint64]{}, gpu.Status{}, nil
 		l.publishDown("")
 		l.prepare()
 	} else if p := l.published.Load(); p != nil {

@@ -559,6 +559,18 @@ func TestGPUsThatComeAndGo(t *testing.T) {
 	})
 }
 
+// What was read of a GPU before it went away is not shown while its first status is read.
+func TestGPUThatComesBackHasNoOldStatus(t *testing.T) {
+	s, err := New(&scriptSource{}, Config{Detector: detector.DefaultConfig()})
+	must(t, err)
+	before, again := newLoop(s, newGPU(0, flat(1<<30))), newLoop(s, newGPU(0, flat(1<<30)))
+	before.status.Power.Watts, before.readings = gpu.Some(300.0), []FamilyState{{Name: "power"}}
+	again.goOn(before, true)
+	if again.status.Power.Watts.OK || again.readings != nil {
+		t.Errorf("%+v, %+v", again.status.Power, again.readings)
+	}
+}
+
 // A GPU whose index changes is another device of the same UUID: its history goes
 // on, and two goroutines never read it at once.
 func TestGPUThatChangesItsIndex(t *testing.T) {

@@ -139,7 +139,7 @@ func (j *judge) result(g *judgedGPU, in *gpu.Instance) *result {
 	if in != nil {
 		of.Instances = []sampler.InstanceState{{Instance: *in}}
 	}
-	r := &result{instance: key, name: of.Domains()[0].Name, uuid: g.memory.Labels.UUID(), current: map[eventKey]*event{}}
+	r := &result{instance: key, name: of.Domains()[0].Name, labels: g.memory.Labels, current: map[eventKey]*event{}}
 	if j.output == outputHTML {
 		r.plot = &plot.Envelope{}
 	}

@@ -48,8 +48,8 @@ type event struct {
 	text    string // the finding at its begin
 	since   time.Duration
 	verdict detector.Verdict
-	crest   float64 // of the memory, bytes
-	seen    bool    // it goes on with this sample
+	crest   float64       // of the memory, bytes
+	held    time.Duration // when its condition held last
 }
 
 type eventKey struct {
@@ -65,20 +65,21 @@ type instanceKey struct {
 
 // result is what a backtest has found out about a memory.
 type result struct {
-	name, uuid, from string
-	instance         instanceKey // the zero one is the whole GPU
-	first, last      time.Duration
-	samples          uint64
-	used, peak       float64 // the last and the highest sample, bytes
-	capacity         detector.Value
-	full             []plot.Span // when it was near its capacity
-	judged, muted    bool        // ever; in the end
-	suspected        bool        // growth in the end
-	events           []*event
-	current          map[eventKey]*event // the last one of each kind
-	text             string              // on the memory in the end
-	plot             *plot.Envelope      // nil unless it is drawn
-	troughs          []plot.Point
+	name, from    string
+	labels        history.Labels // of the GPU
+	instance      instanceKey    // the zero one is the whole GPU
+	first, last   time.Duration
+	samples       uint64
+	used, peak    float64 // the last and the highest sample, bytes
+	capacity      detector.Value
+	full          []plot.Span // when it was near its capacity
+	judged, muted bool        // ever; in the end
+	suspected     bool        // growth in the end
+	events        []*event
+	current       map[eventKey]*event // the last one of each kind
+	text          string              // on the memory in the end
+	plot          *plot.Envelope      // nil unless it is drawn
+	troughs       []plot.Point
 }
 
 // add notes a sample.
@@ -108,7 +109,7 @@ func (r *result) add(t time.Duration, m gpu.Memory) {
 func (r *result) judge(t time.Duration, d *sampler.Domain, cfg *detector.Config) {
 	v := &d.Judgement.Device
 	r.judged = r.judged || v.Judged
-	if v.Judged || v.Muted || r.text == "" {
+	if v.Judged || v.Muted || r.text == "" || !r.judged && d.Memory.Used.OK {
 		r.muted, r.suspected, r.text = v.Muted, v.Withheld != detector.WithheldNone, d.Text(cfg)
 	}
 	if v.Trough.OK && r.plot != nil {
@@ -131,8 +132,9 @@ func (r *result) nearlyFull(t time.Duration) {
 // note notes what is said of a memory now.
 func (r *result) note(t time.Duration, d *sampler.Domain, cfg *detector.Config) {
 	if len(d.Device.Findings) > 0 {
+		leak := leaks(d)
 		for _, m := range d.Messages(cfg) {
-			if d.Judgement.Device.Leak && (m.Alert == finding.Leak || m.Alert == finding.OutOfMemory) {
+			if leak && (m.Alert == finding.Leak || m.Alert == finding.OutOfMemory) {
 				r.goesOn(t, eventKey{levelVerdict, ""}, d, &m)
 			}
 			switch {
@@ -145,17 +147,23 @@ func (r *result) note(t time.Duration, d *sampler.Domain, cfg *detector.Config) 
 		}
 	}
 	for _, e := range r.current {
-		if e.Open && !e.seen {
-			e.To, e.Open = t, false
+		if e.Open && e.held < t {
+			e.To, e.Open = min(t, e.held+alertLasts), false
 		}
-		e.seen = false
 	}
+}
+
+// leaks reports whether a memory, or a process, pod or job on it, is called a leak. A rule may mute the memory alone.
+func leaks(d *sampler.Domain) bool {
+	s := d.Sample()
+	leak := func(p finding.Part) bool { return p.Verdict.Judged && p.Verdict.Leak }
+	return d.Judgement.Device.Leak || slices.ContainsFunc(s.Processes, leak) || slices.ContainsFunc(s.Workloads, leak)
 }
 
 // goesOn begins an event, or goes on with the last one of its kind.
 func (r *result) goesOn(t time.Duration, key eventKey, d *sampler.Domain, m *finding.Message) {
 	e := r.current[key]
-	if e == nil || !e.Open && t-e.To >= alertLasts {
+	if e == nil || !e.Open && t-e.held >= alertLasts {
 		v := d.Judgement.Device
 		e = &event{Span: plot.Span{From: t}, eventKey: key, text: finding.Joined(" ", m.Summary+".", m.Detail), verdict: v, since: t}
 		if v.Leak {
@@ -167,7 +175,7 @@ func (r *result) goesOn(t time.Duration, key eventKey, d *sampler.Domain, m *fin
 		r.current[key] = e
 		r.events = append(r.events, e)
 	}
-	e.To, e.Open, e.seen = t, true, true
+	e.To, e.Open, e.held = t, true, t
 }
 
 // worst is the first event of the highest level; nil without one.
@@ -191,10 +199,10 @@ func (r *result) level() level {
 // leaked reports whether it was ever called a leak.
 func (r *result) leaked() bool { return r.current[eventKey{levelVerdict, ""}] != nil }
 
-// fires reports whether an alert of a level fires now.
-func (r *result) fires(l level) bool {
+// fires reports whether an alert of a level fires at time t.
+func (r *result) fires(l level, t time.Duration) bool {
 	for key, e := range r.current {
-		if key.level == l && e.Open {
+		if key.level == l && (e.Open || t-e.held < alertLasts) {
 			return true
 		}
 	}
@@ -267,15 +275,31 @@ func moment(t time.Duration, loc *time.Location) string {
 	return history.Wall(t).In(loc).Format("2006-01-02 15:04 MST")
 }
 
-// distinguish adds its UUID to the name of each memory of which there are several with that name.
+// distinguish adds its UUID to the name of each memory of which there are several with that name. If several share a UUID, too,
+// or have none, it adds the labels in which they differ.
 func distinguish(list []*result) {
-	count := map[string]int{}
+	named := map[string][]*result{}
 	for _, r := range list {
-		count[r.title()]++
+		named[r.title()] = append(named[r.title()], r)
 	}
-	for _, r := range list {
-		if count[r.title()] > 1 && r.uuid != "" {
-			r.name += " [" + r.uuid + "]"
+	for _, same := range named {
+		uuids, shared := map[string]bool{}, []string(nil)
+		for _, r := range same {
+			uuids[r.labels.UUID()] = true
+		}
+		for name, value := range same[0].labels {
+			if !slices.ContainsFunc(same, func(r *result) bool { return r.labels[name] != value }) {
+				shared = append(shared, name)
+			}
+		}
+		for _, r := range same {
+			by := r.labels.UUID()
+			if len(uuids) < len(same) {
+				by = r.labels.Without(shared...).String()
+			}
+			if len(same) > 1 && by != "" {
+				r.name += " [" + by + "]"
+			}
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -73,7 +74,7 @@ func TestEvents(t *testing.T) {
 				return silent
 			}
 			return leak(i)
-		}, []string{"verdict 68 -", "ticket 98 160", "ticket 190 300", "page 303 -"}},
+		}, []string{"verdict 68 -", "ticket 98 154", "ticket 190 300", "page 303 -"}},
 		{"what is given back is over", func(i int) float64 {
 			if i > 200 {
 				return 20
@@ -93,6 +94,95 @@ func TestEvents(t *testing.T) {
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestWatched says how long a memory was watched that was never judged, over a last reading that fails.
+func TestWatched(t *testing.T) {
+	r := judged(t, 4, func(minute int) float64 { return []float64{20, 20, 20, -1}[minute] })
+	if want := "It was watched for 2 min, and a verdict takes some minutes."; r.text != want {
+		t.Errorf("%q, want %q", r.text, want)
+	}
+}
+
+// TestFires has an alert fire for as long as the mixin's does after its condition.
+func TestFires(t *testing.T) {
+	r := &result{current: map[eventKey]*event{{level: levelPage}: {held: time.Hour}}}
+	if now := time.Hour + alertLasts; !r.fires(levelPage, now-1) || r.fires(levelPage, now) || r.fires(levelTicket, now-1) {
+		t.Error("a page fires too long, not long enough or as a ticket")
+	}
+}
+
+// TestMutedMemory has a process that leaks on a memory that a rule mutes: it is a leak all the same.
+func TestMutedMemory(t *testing.T) {
+	v := detector.Verdict{Judged: true, Leak: true}
+	d := &sampler.DeviceState{Processes: []sampler.ProcessState{{Process: gpu.Process{Owner: &gpu.Owner{}}, Verdict: v}}}
+	d.Judgement.Device.Muted = true
+	if m := d.Domains()[0]; !leaks(&m) {
+		t.Error("it is none")
+	}
+	if d.Processes[0].Verdict.Leak = false; leaks(&d.Domains()[0]) {
+		t.Error("a memory leaks on which nothing does")
+	}
+}
+
+// readings are the samples of a memory.
+type readings []gpu.Sample
+
+func (list readings) Each(_ context.Context, take func(*history.Memory, *gpu.Sample) error) error {
+	m := &history.Memory{}
+	for i := range list {
+		if err := take(m, &list[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestSumOfProcesses has processes stand for the memory only where nothing tells it: not for a reading that failed.
+func TestSumOfProcesses(t *testing.T) {
+	for _, c := range []struct {
+		used []gpu.Opt[uint64]
+		want uint64 // samples
+	}{
+		{[]gpu.Opt[uint64]{{}, {}}, 2},
+		{[]gpu.Opt[uint64]{gpu.Some(uint64(2 * gib)), {}}, 1},
+	} {
+		var list readings
+		for i, used := range c.used {
+			list = append(list, gpu.Sample{
+				T: time.Duration(i+1) * time.Minute, Memory: gpu.Memory{Used: used},
+				ProcessesKnown: true, Processes: []gpu.Process{{ID: gpu.ProcessID{PID: 1}, Used: gpu.Some(uint64(gib))}},
+			})
+		}
+		b := &backtest{rules: detectorconfig.New(detector.DefaultConfig()), step: time.Minute}
+		f, err := b.judge(t.Context(), list)
+		if err != nil || f.results[0].samples != c.want {
+			t.Errorf("%v: %d samples, want %d, %v", c.used, f.results[0].samples, c.want, err)
+		}
+	}
+}
+
+// TestDistinguish names each memory so that you can tell it from the others.
+func TestDistinguish(t *testing.T) {
+	list := []*result{
+		{name: "GPU 0", labels: history.Labels{"gpu": "0", "UUID": "GPU-a"}},
+		{name: "GPU 0", labels: history.Labels{"gpu": "0", "UUID": "GPU-b"}},
+		{name: "GPU 1", labels: history.Labels{"UUID": "GPU-c", "GPU_I_ID": "1"}},
+		{name: "GPU 1", labels: history.Labels{"UUID": "GPU-c", "GPU_I_ID": "2"}},
+		{name: "GPU 2", labels: history.Labels{"gpu": "2", "cluster": "a"}},
+		{name: "GPU 2", labels: history.Labels{"gpu": "2", "cluster": "b"}},
+		{name: "GPU 3", labels: history.Labels{"UUID": "GPU-d"}},
+	}
+	distinguish(list)
+	want := []string{
+		"GPU 0 [GPU-a]", "GPU 0 [GPU-b]", "GPU 1 [GPU_I_ID=1]", "GPU 1 [GPU_I_ID=2]",
+		"GPU 2 [cluster=a]", "GPU 2 [cluster=b]", "GPU 3",
+	}
+	for i, r := range list {
+		if r.name != want[i] {
+			t.Errorf("%s, want %s", r.name, want[i])
 		}
 	}
 }

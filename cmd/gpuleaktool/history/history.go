@@ -77,6 +77,7 @@ func (l Labels) info() gpu.Info {
 	}
 	if info.UUID == "" && info.Index < 0 {
 		info.UUID = l.String()
+		return info
 	}
 	info.Place[0] = cmp.Or(l["Hostname"], l["hostname"], l["instance"])
 	return info
