@@ -178,10 +178,10 @@ func (r *result) goesOn(t time.Duration, key eventKey, d *sampler.Domain, m *fin
 	e.To, e.Open, e.held = t, true, t
 }
 
-// worst is the first event of the highest level; nil without one.
+// worst is the first event of the highest level, and of growth if there is one; nil without an event.
 func (r *result) worst() (first *event) {
 	for _, e := range r.events {
-		if first == nil || e.level > first.level {
+		if first == nil || first.rank() < e.rank() {
 			first = e
 		}
 	}
@@ -209,10 +209,18 @@ func (r *result) fires(l level, t time.Duration) bool {
 	return false
 }
 
-// compare orders results: pages, tickets, verdicts, nothing; the earlier one of each first.
+// compare orders results: pages, tickets, verdicts, nothing; of each growth, then the earlier one, first.
 func compare(a, b *result) int {
 	x, y := cmp.Or(a.worst(), &event{}), cmp.Or(b.worst(), &event{})
-	return cmp.Or(cmp.Compare(y.level, x.level), cmp.Compare(x.From, y.From))
+	return cmp.Or(cmp.Compare(y.rank(), x.rank()), cmp.Compare(x.From, y.From))
+}
+
+// rank orders events by their level. Of the same level, growth comes first: the question is how early it was found.
+func (e *event) rank() int {
+	if e.grows() {
+		return 2*int(e.level) + 1
+	}
+	return 2 * int(e.level)
 }
 
 // title is its name, and the file that it is from if there are several.

@@ -213,6 +213,12 @@ func TestHeadline(t *testing.T) {
 				r.events = []*event{{eventKey: eventKey{levelTicket, "GPUMemoryNearlyFull"}}}
 			})}, "Would have ticketed at 1970-01-01 00:00 UTC for GPU 0: GPUMemoryNearlyFull.",
 		},
+		{
+			[]*result{r(func(r *result) {
+				r.events = []*event{{eventKey: eventKey{levelTicket, "GPUMemoryNearlyFull"}}}
+				at(levelTicket, 10)(r)
+			})}, "Would have ticketed at 1970-01-01 00:10 UTC for GPU 0, 50 min before the record ends.",
+		},
 		{[]*result{young}, "Nothing was judged: all GPUs are muted or were seen too briefly, the longest for 1 h."},
 		{[]*result{fine, r(at(levelVerdict, 50))}, "Would not have paged or ticketed: GPU 0 was called a leak at 1970-01-01 00:50 UTC, 10 min before the record ends."},
 		{[]*result{r(at(levelTicket, 10)), r(at(levelPage, 40))}, "Would have paged at 1970-01-01 00:40 UTC for GPU 0, 20 min before the record ends; 2 leak in all."},
