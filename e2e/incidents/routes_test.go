@@ -39,7 +39,7 @@ func (am *alertmanager) post(t *testing.T, lasts time.Duration, alerts ...templa
 	t.Helper()
 	var list []map[string]any
 	for _, labels := range alerts {
-		list = append(list, map[string]any{"labels": labels, "startsAt": time.Now().Add(-time.Minute), "endsAt": time.Now().Add(lasts)})
+		list = append(list, map[string]any{"labels": labels, "startsAt": time.Now(), "endsAt": time.Now().Add(lasts)})
 	}
 	body, err := json.Marshal(list)
 	must(t, err)
