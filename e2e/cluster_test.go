@@ -91,9 +91,7 @@ func (c cluster) namespace(t *testing.T, name, level string) {
 func (c cluster) helm(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := c.Run(t, "helm", "", args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return out
 }
 
@@ -155,7 +153,7 @@ func (c cluster) manifests(t *testing.T) {
 		if filepath.Base(file) == "probe.yaml" { // a patch
 			continue
 		}
-		c.apply(t, readFile(t, file))
+		c.apply(t, harness.ReadFile(t, file))
 	}
 	if len(files) < 5 {
 		t.Fatalf("only %q", files)
@@ -252,9 +250,7 @@ func (c cluster) rights(t *testing.T) {
 		review := fmt.Sprintf(`{"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {"user": "system:serviceaccount:rights:rights-gpu-leak-exporter",
 			"resourceAttributes": {"namespace": "rights", "verb": %q, "group": %q, "resource": %q, "name": %q}}}`, verb, group, resource, name)
 		out, err := c.Run(t, "kubectl", review, "create", "--filename=-", "--output=jsonpath={.status.allowed}")
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		return out
 	}
 	for _, resource := range []string{"pods", "secrets", "nodes", "configmaps"} {

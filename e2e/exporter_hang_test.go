@@ -93,9 +93,7 @@ func (m *machine) scrapeDuringHang(t *testing.T, p *harness.Process, first harne
 		var longer error
 		hung, longer = m.inFlight(s, 0, hung)
 		err = errors.Join(err, longer, onlyDown(s, m.id(0)), m.up(s, 0, 1, 1, 1), want(s, 3, "gpu_devices", nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 	}
 	t.Logf("the slowest of 200 scrapes took %s", slowest.Round(10*time.Microsecond))
 }

@@ -41,7 +41,7 @@ func recording(t *testing.T) string {
 		}
 	}
 	path := filepath.Join(t.TempDir(), "smi.csv")
-	write(t, path, b.String())
+	harness.WriteFile(t, path, b.String())
 	return path
 }
 
@@ -64,9 +64,7 @@ func replayed(t *testing.T, path, speed string) *harness.Process {
 func verdicts(t *testing.T, p *harness.Process) map[string]any {
 	t.Helper()
 	body, err := harness.Get(p.URL + "/api/v1/verdicts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	var answer struct {
 		Status string
 		Data   map[string]any

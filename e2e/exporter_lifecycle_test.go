@@ -157,9 +157,7 @@ func positive(s harness.Metrics, name string, labels map[string]string) error {
 func endsPromptly(t *testing.T, p *harness.Process) {
 	t.Helper()
 	begin := time.Now()
-	if err := p.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, p.Signal(syscall.SIGTERM))
 	if code := p.Wait(t, 20*time.Second); code != 0 {
 		t.Errorf("exit code %d after SIGTERM, want 0", code)
 	}
@@ -175,9 +173,7 @@ func TestMemoryCallFailsForAWhile(t *testing.T) {
 	p := m.start(t)
 	first := eventually(t, p, m.driverUp)
 	used, err := first.Value("gpu_memory_used_bytes", m.id(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	m.Faults = []fakenvml.Fault{fakenvml.Fail("nvmlDeviceGetMemoryInfo_v2", fakenvml.UnknownError).After(1).Times(5)}
 	m.apply(t)
 	eventually(t, p, func(s harness.Metrics) error {

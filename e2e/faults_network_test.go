@@ -154,7 +154,7 @@ func TestFaultsOfTheNetwork(t *testing.T) {
 func TestFaultsOfTheNetworkWithTLS(t *testing.T) {
 	a := newAuthority(t)
 	a.sign(t, "server")
-	write(t, filepath.Join(a.dir, "web.yml"), harness.ReadExample(t, "web/basic-auth.yml"))
+	harness.WriteFile(t, filepath.Join(a.dir, "web.yml"), harness.ReadExample(t, "web/basic-auth.yml"))
 	p := harness.LaunchExporter(t, harness.Options{Args: []string{"--source=sim:healthy", "--web.config.file=" + filepath.Join(a.dir, "web.yml")}})
 	address := p.Listening(t)
 	client := func(from net.IP, http2 bool) *http.Client {

@@ -170,9 +170,7 @@ func (m *machine) samples(t *testing.T, s harness.Metrics, gpus []int) (lost, at
 	for _, i := range gpus {
 		n, err1 := s.Value("gpu_samples_missed_total", m.id(i))
 		v, err2 := s.Value("gpu_sample_timestamp_seconds", m.id(i))
-		if err := errors.Join(err1, err2); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, errors.Join(err1, err2))
 		lost, at = lost+n, at+v
 	}
 	return lost, at

@@ -44,10 +44,7 @@ func namesFlags(path string) bool {
 func TestFlagsAndTargetsExist(t *testing.T) {
 	t.Parallel()
 	flags := flagsOf(t, harness.Exporter(t), harness.Tool(t))
-	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	makefile := harness.ReadFile(t, filepath.Join(root, "Makefile"))
 	found := 0
 	for _, p := range pages(t) {
 		if !namesFlags(p.path) {
@@ -69,7 +66,7 @@ func TestFlagsAndTargetsExist(t *testing.T) {
 			}
 			for _, m := range targetIn.FindAllStringSubmatch(code, -1) {
 				found++
-				if !regexp.MustCompile(`(?m)^(` + m[1] + `:|DETAILS :=.* ` + m[1] + `\b)`).Match(makefile) {
+				if !regexp.MustCompile(`(?m)^(` + m[1] + `:|DETAILS :=.* ` + m[1] + `\b)`).MatchString(makefile) {
 					t.Errorf("%s: the Makefile has no target %s", p.path, m[1])
 				}
 			}
@@ -135,9 +132,7 @@ func TestDemoStack(t *testing.T) {
 // another program.
 func TestDemoPortInUse(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	defer taken.Close()
 	address := taken.Addr().String()
 	for _, args := range [][]string{
@@ -161,9 +156,7 @@ func startDemo(t *testing.T, target, setting string) *harness.Output {
 	demo.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	o := &harness.Output{}
 	demo.Stdout = o
-	if err := demo.Start(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, demo.Start())
 	t.Cleanup(func() {
 		_ = syscall.Kill(-demo.Process.Pid, syscall.SIGINT)
 		_ = demo.Wait() // make tells of the signal

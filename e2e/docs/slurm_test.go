@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
 // TestSlurmScripts runs the prolog and the epilog as Slurm would, for a job on GPUs 0 and 2.
@@ -61,9 +63,7 @@ func TestSlurmHealth(t *testing.T) {
 		for name, body := range map[string]string{
 			"gpuleaktool": c.tool, "hostname": "echo node7", "scontrol": fmt.Sprintf("echo \"$@\" >> %s/said", bin),
 		} {
-			if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+body+"\n"), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+body+"\n"), 0o700))
 		}
 		cmd := exec.Command("bash", "-c", script)
 		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
 func TestEnumerateAtInit(t *testing.T) {
@@ -48,9 +50,7 @@ func TestInitErrors(t *testing.T) {
 	t.Setenv(EnvState, filepath.Join(t.TempDir(), "none"))
 	is(t, "no script", r.nvml.Init(), nvml.ERROR_DRIVER_NOT_LOADED)
 	broken := filepath.Join(t.TempDir(), "broken")
-	if err := os.WriteFile(broken, []byte("fakenvml 1\ngpu GPU-1\nnonsense 7\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.WriteFile(broken, []byte("fakenvml 1\ngpu GPU-1\nnonsense 7\n"), 0o644))
 	t.Setenv(EnvState, broken)
 	is(t, "broken script", r.nvml.Init(), nvml.ERROR_UNKNOWN)
 	if e := r.log().ScriptError; e != "line 3: unknown statement: nonsense 7" {
@@ -82,17 +82,10 @@ func TestShutdownWhileInsideIsRecorded(t *testing.T) {
 // TestExports compares the library with the header, and a library with missing symbols.
 func TestExports(t *testing.T) {
 	dir, err := goNVMLHeader()
-	if err != nil {
-		t.Fatal(err)
-	}
-	header, err := os.ReadFile(filepath.Join(dir, "nvml.h"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	functions, err := parseHeader(string(header))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
+	header := harness.ReadFile(t, filepath.Join(dir, "nvml.h"))
+	functions, err := parseHeader(header)
+	harness.Must(t, err)
 	symbols := exported(t, library)
 	for _, f := range functions {
 		if !slices.Contains(symbols, f.name) {
@@ -109,14 +102,10 @@ func TestExports(t *testing.T) {
 
 func exported(t *testing.T, path string) []string {
 	f, err := elf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	defer f.Close()
 	all, err := f.DynamicSymbols()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	var names []string
 	for _, s := range all {
 		if s.Section != elf.SHN_UNDEF && elf.ST_TYPE(s.Info) == elf.STT_FUNC {

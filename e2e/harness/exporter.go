@@ -69,9 +69,7 @@ func LaunchExporter(t testing.TB, o Options) *Process {
 func (p *Process) Scrape(t testing.TB) Metrics {
 	t.Helper()
 	m, err := p.TryScrape()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return m
 }
 

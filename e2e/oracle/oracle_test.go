@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
 const (
@@ -114,17 +115,13 @@ func TestFit(t *testing.T) {
 			points := g.make(rand.New(rand.NewPCG(1, uint64(i))), samples)
 			cfg := detector.DefaultConfig()
 			domain, err := detector.NewDomain(func(detector.Subject[int]) detector.Config { return cfg })
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			engine := NewEngine(points)
 			checked := make([]int, len(cfg.Windows))
 			for n := 1; n <= len(points); n++ {
 				last := points[n-1]
 				err := domain.Observe(&detector.Frame[int]{T: last.T, Used: detector.Of(float64(last.Y))})
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(t, err)
 				if n%checkEvery != 0 && n != len(points) {
 					continue
 				}
@@ -196,9 +193,7 @@ func checkDeriv(t *testing.T, engine *Engine, points []Point, fit detector.Fit) 
 	// The range is open on the left: it may start at the sample before the first.
 	span := points[last].T - points[first].T + time.Millisecond
 	want, err := engine.Deriv(points[last].T, span)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	highest := int64(0)
 	for _, p := range points[first:] {
 		highest = max(highest, p.Y)
