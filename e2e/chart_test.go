@@ -187,9 +187,7 @@ func TestChartValues(t *testing.T) {
 func TestChartManifests(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if out, err := exec.Command(filepath.Join(harness.Root(), "deploy/helm/manifests.sh"), harness.ExternalTool(t, "helm"), dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	harness.Run(t, exec.Command(filepath.Join(harness.Root(), "deploy/helm/manifests.sh"), harness.ExternalTool(t, "helm"), dir))
 	for _, name := range []string{"daemonset.yaml", "podmonitor.yaml", "networkpolicy.yaml"} {
 		if harness.ReadFile(t, filepath.Join(dir, name)) != harness.ReadFile(t, filepath.Join(harness.Root(), "examples/kubernetes", name)) {
 			t.Errorf("%s is not what the chart makes: make manifests", name)

@@ -90,9 +90,7 @@ func (c cluster) namespace(t *testing.T, name, level string) {
 // helm runs helm, which has to succeed.
 func (c cluster) helm(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := c.Run(t, "helm", "", args...)
-	harness.Must(t, err)
-	return out
+	return c.Run(t, "helm", "", args...)
 }
 
 // install installs the chart as a release with the name of its namespace.
@@ -249,9 +247,7 @@ func (c cluster) rights(t *testing.T) {
 	may := func(verb, group, resource, name string) string {
 		review := fmt.Sprintf(`{"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {"user": "system:serviceaccount:rights:rights-gpu-leak-exporter",
 			"resourceAttributes": {"namespace": "rights", "verb": %q, "group": %q, "resource": %q, "name": %q}}}`, verb, group, resource, name)
-		out, err := c.Run(t, "kubectl", review, "create", "--filename=-", "--output=jsonpath={.status.allowed}")
-		harness.Must(t, err)
-		return out
+		return c.Run(t, "kubectl", review, "create", "--filename=-", "--output=jsonpath={.status.allowed}")
 	}
 	for _, resource := range []string{"pods", "secrets", "nodes", "configmaps"} {
 		if got := may("get", "", resource, ""); got != "false" {

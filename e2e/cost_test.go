@@ -104,9 +104,7 @@ func TestCost(t *testing.T) {
 func crowd(t *testing.T, processes, descriptors int) []uint32 {
 	t.Helper()
 	program := filepath.Join(harness.Dir(), "crowd")
-	if out, err := exec.Command(cmp.Or(os.Getenv("CC"), "cc"), "-O2", "-o", program, "testdata/crowd/crowd.c").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	harness.Run(t, exec.Command(cmp.Or(os.Getenv("CC"), "cc"), "-O2", "-o", program, "testdata/crowd/crowd.c"))
 	cmd := exec.Command(program, strconv.Itoa(processes), strconv.Itoa(descriptors))
 	stdin, err := cmd.StdinPipe()
 	harness.Must(t, err)

@@ -88,6 +88,13 @@ func (m *machine) apply(t *testing.T) {
 	harness.Must(t, m.Write(m.script))
 }
 
+// fault makes the driver have these faults, and no others.
+func (m *machine) fault(t *testing.T, faults ...fakenvml.Fault) {
+	t.Helper()
+	m.Faults = faults
+	m.apply(t)
+}
+
 // options are those of an exporter on this machine that samples often. Of flags
 // that are given twice the last one counts.
 func (m *machine) options(args ...string) harness.Options {

@@ -145,8 +145,6 @@ func TestFaultsOfTheNetwork(t *testing.T) {
 	if peak > 256<<20 && os.Getenv("E2E_RACE") == "" {
 		t.Errorf("%d MiB were resident", peak>>20)
 	}
-	p.Stop(t)
-	noStack(t, p.Output())
 }
 
 // TestFaultsOfTheNetworkWithTLS has clients with the password ask for much over HTTP/2 and read nothing. A Prometheus has
@@ -203,5 +201,4 @@ func TestFaultsOfTheNetworkWithTLS(t *testing.T) {
 		t.Error(err)
 	}
 	p.Wait(t, patience)
-	noStack(t, p.Output())
 }

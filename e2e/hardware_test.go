@@ -59,9 +59,7 @@ func newBench(t *testing.T, missing ...string) *bench {
 	}
 	bundle, err := hardwareBundle()
 	harness.Must(t, err)
-	if out, err := exec.Command("tar", "xzf", bundle, "-C", b.dir).CombinedOutput(); err != nil {
-		t.Fatalf("tar: %v\n%s", err, out)
-	}
+	harness.Run(t, exec.Command("tar", "xzf", bundle, "-C", b.dir))
 
 	node := fakenvml.NewNode(1)
 	node.GPUs[0].Processes = nil

@@ -59,7 +59,7 @@ type content struct {
 func unpackImage(t *testing.T, architecture string) string {
 	t.Helper()
 	dir, root := t.TempDir(), t.TempDir()
-	output(t, "tar", "xf", imageArchive(t), "-C", dir)
+	harness.Run(t, exec.Command("tar", "xf", imageArchive(t), "-C", dir))
 	blob := func(digest string) string {
 		return filepath.Join(dir, "blobs", strings.ReplaceAll(digest, ":", "/"))
 	}
@@ -81,7 +81,7 @@ func unpackImage(t *testing.T, architecture string) string {
 			t.Errorf("the image for %s is made for %s", architecture, config)
 		}
 		for _, layer := range manifest.Layers {
-			output(t, "tar", "xf", blob(layer.Digest), "-C", root)
+			harness.Run(t, exec.Command("tar", "xf", blob(layer.Digest), "-C", root))
 		}
 		return root
 	}
@@ -98,7 +98,7 @@ func TestImageARM(t *testing.T) {
 	}
 	for _, program := range []string{"gpu_leak_exporter", "gpuleaktool"} {
 		command := emulated(program, "--version")
-		if out := output(t, command[0], command[1:]...); !strings.HasPrefix(out, program+", version ") || !strings.Contains(out, "linux/arm64") {
+		if out := harness.Run(t, exec.Command(command[0], command[1:]...)); !strings.Contains(out, program+", version ") || !strings.Contains(out, "linux/arm64") {
 			t.Errorf("%s --version: %s", program, out)
 		}
 	}

@@ -155,7 +155,7 @@ const faint = `(() => {
 // is the used memory, the capacity is above it at its own height, and the forecast goes there.
 func TestPageIsDrawn(t *testing.T) {
 	t.Parallel()
-	p := replayed(t, recording(t), "inf") // its last state stays
+	p := harness.Replay(t, recording(t), "inf", 2) // its last state stays
 	s := p.Scrape(t)
 	b := newBrowser(t)
 	for _, size := range [][2]int64{{1920, 1080}, {1366, 768}, {390, 844}} {

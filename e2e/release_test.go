@@ -118,13 +118,13 @@ func TestReleaseUnpacked(t *testing.T) {
 	dir := t.TempDir()
 	archives, _ := filepath.Glob(filepath.Join(release(t), ".tarballs/*.tar.gz")) // fails only if the pattern is wrong
 	for _, a := range archives {
-		output(t, "tar", "xf", a, "-C", dir)
+		harness.Run(t, exec.Command("tar", "xf", a, "-C", dir))
 	}
-	output(t, "bash", "-euc", `python3 -m zipfile -e "$1"/*.zip "$2"; [[ -z $(find "$2" -name "of-the-builder*") ]]`, "bash", filepath.Dir(archives[0]), dir)
+	harness.Run(t, exec.Command("bash", "-euc", `python3 -m zipfile -e "$1"/*.zip "$2"; [[ -z $(find "$2" -name "of-the-builder*") ]]`, "bash", filepath.Dir(archives[0]), dir))
 	version := strings.TrimSpace(harness.ReadFile(t, filepath.Join(harness.Root(), "VERSION")))
 	linux := filepath.Join(dir, "gpu_leak_exporter-"+version+".linux-"+runtime.GOARCH)
 	for _, program := range []string{"gpu_leak_exporter", "gpuleaktool"} {
-		if out := output(t, filepath.Join(linux, program), "--version"); !strings.Contains(out, "version "+version+" ") {
+		if out := harness.Run(t, exec.Command(filepath.Join(linux, program), "--version")); !strings.Contains(out, "version "+version+" ") {
 			t.Errorf("%s is %s", program, out)
 		}
 	}
@@ -147,7 +147,7 @@ func TestReleasePages(t *testing.T) {
 	t.Parallel()
 	tarballs := filepath.Join(release(t), ".tarballs")
 	dir := t.TempDir()
-	output(t, "bash", "-euc", `tar xf "$1"/gpu_leak_exporter-*.linux-amd64.tar.gz -C "$2"; dpkg-deb --extract "$1"/*_amd64.deb "$2"`, "bash", tarballs, dir)
+	harness.Run(t, exec.Command("bash", "-euc", `tar xf "$1"/gpu_leak_exporter-*.linux-amd64.tar.gz -C "$2"; dpkg-deb --extract "$1"/*_amd64.deb "$2"`, "bash", tarballs, dir))
 	unpacked, _ := filepath.Glob(filepath.Join(dir, "gpu_leak_exporter-*")) // fails only if the pattern is wrong
 	for _, root := range append(unpacked, filepath.Join(dir, "usr/share/doc/gpu-leak-exporter")) {
 		for _, page := range []string{"README.md", "docs/install.md", "mixin/runbook.md", "collector/README.md"} {
@@ -188,7 +188,7 @@ func TestReleaseChart(t *testing.T) {
 		t.Fatalf("charts %q", charts)
 	}
 	dir := t.TempDir()
-	output(t, "tar", "xf", charts[0], "-C", dir)
+	harness.Run(t, exec.Command("tar", "xf", charts[0], "-C", dir))
 	got, err := helm(t, "template", "gpu-leak-exporter", charts[0], "--namespace=gpu-leak-exporter", "--set=image.repository=registry.example/gpu-leak-exporter",
 		"--set=dashboards.enabled=true", "--values="+filepath.Join(dir, "gpu-leak-exporter/values/gke.yaml"))
 	harness.Must(t, err)
@@ -262,8 +262,5 @@ func TestReleaseDeb(t *testing.T) {
 	if len(packages) != 1 {
 		t.Fatalf("packages %q", packages)
 	}
-	out, err := exec.Command("unshare", "--mount", "--propagation", "private", "bash", "-euo", "pipefail", "-c", packageLife, "bash", t.TempDir(), packages[0]).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	harness.Run(t, exec.Command("unshare", "--mount", "--propagation", "private", "bash", "-euo", "pipefail", "-c", packageLife, "bash", t.TempDir(), packages[0]))
 }

@@ -82,11 +82,8 @@ func flagsOf(t *testing.T, programs ...string) map[string]bool {
 	t.Helper()
 	flags := map[string]bool{}
 	for _, program := range programs {
-		out, err := exec.Command(program, "--help-long").CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", program, err, out)
-		}
-		for _, m := range regexp.MustCompile(`--(?:\[no-\])?([a-z][a-z0-9.-]*)`).FindAllStringSubmatch(string(out), -1) {
+		help := harness.Run(t, exec.Command(program, "--help-long"))
+		for _, m := range regexp.MustCompile(`--(?:\[no-\])?([a-z][a-z0-9.-]*)`).FindAllStringSubmatch(help, -1) {
 			flags[m[1]] = true
 		}
 	}

@@ -30,9 +30,7 @@ func TestSlurmScripts(t *testing.T) {
 	run := func(script string) {
 		cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
 		cmd.Env = append(os.Environ(), "SLURM_JOB_ID=4711", "SLURM_JOB_GPUS=0,2")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s\n%s", err, out, script)
-		}
+		harness.Run(t, cmd)
 	}
 	run(scripts[0])
 	for _, gpu := range []string{"0", "2"} {
@@ -67,9 +65,7 @@ func TestSlurmHealth(t *testing.T) {
 		}
 		cmd := exec.Command("bash", "-c", script)
 		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
+		harness.Run(t, cmd)
 		if said, _ := os.ReadFile(filepath.Join(bin, "said")); string(said) != c.want {
 			t.Errorf("Slurm is told %q, want %q", said, c.want)
 		}

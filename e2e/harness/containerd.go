@@ -219,10 +219,7 @@ func (c *Containerd) importImage(t testing.TB) {
 // from.
 func (c *Containerd) ImportImage(t testing.TB, file, name string) {
 	t.Helper()
-	cmd := exec.Command("ctr", "--address", c.Socket, "--namespace", "k8s.io", "images", "import", "--snapshotter", "native", file)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", cmd, err, out)
-	}
+	Run(t, exec.Command("ctr", "--address", c.Socket, "--namespace", "k8s.io", "images", "import", "--snapshotter", "native", file))
 	Eventually(t, startDeadline, func() error { // its CRI plugin hears of it later
 		ctx, cancel := context.WithTimeout(t.Context(), runtimeTimeout)
 		defer cancel()

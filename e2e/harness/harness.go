@@ -132,6 +132,16 @@ func WriteFile(t testing.TB, path, text string) {
 	Must(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
+// Run runs a program, which has to end well, and returns what it prints.
+func Run(t testing.TB, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	return string(out)
+}
+
 // Eventually calls cond until it returns nil. It fails the test with cond's last
 // error after the deadline.
 func Eventually(t testing.TB, deadline time.Duration, cond func() error) {

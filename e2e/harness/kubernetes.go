@@ -111,27 +111,21 @@ func FreeAddress(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// Run runs kubectl or helm on the cluster and returns what it prints, with its errors.
-func (k *Kubernetes) Run(t testing.TB, program, stdin string, args ...string) (string, error) {
+// Run runs kubectl or helm on the cluster, which has to succeed, and returns what it prints.
+func (k *Kubernetes) Run(t testing.TB, program, stdin string, args ...string) string {
 	t.Helper()
 	home := t.TempDir()
 	cmd := exec.Command(ExternalTool(t, program), args...)
 	cmd.Dir = Root()
 	cmd.Stdin = strings.NewReader(stdin)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+k.Kubeconfig, "HOME="+home)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, out)
-	}
-	return string(out), err
+	return Run(t, cmd)
 }
 
 // Kubectl runs kubectl, which has to succeed.
 func (k *Kubernetes) Kubectl(t testing.TB, args ...string) string {
 	t.Helper()
-	out, err := k.Run(t, "kubectl", "", args...)
-	Must(t, err)
-	return out
+	return k.Run(t, "kubectl", "", args...)
 }
 
 // Apply has the API server apply each document of a manifest: first it tries all, then it keeps them. Namespaces are kept at once,

@@ -82,10 +82,7 @@ func FastRules(t testing.TB) string {
 	dir := t.TempDir()
 	for _, field := range []string{"prometheusAlerts", "prometheusRules"} {
 		file := filepath.Join(dir, field+".yaml") // JSON is YAML
-		cmd := exec.Command(ExternalTool(t, "jsonnet"), "-J", filepath.Join(Root(), "mixin"), "-o", file, "-e", "("+atOnce+")."+field)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", cmd, err, out)
-		}
+		Run(t, exec.Command(ExternalTool(t, "jsonnet"), "-J", filepath.Join(Root(), "mixin"), "-o", file, "-e", "("+atOnce+")."+field))
 	}
 	return dir
 }

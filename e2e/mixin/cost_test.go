@@ -100,21 +100,8 @@ const samplesOfMemory = 112
 func costPage(t *testing.T) harness.Metrics {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "node.rec")
-	record := exec.Command(harness.Tool(t), "record", "--source=sim:node", "--source.speed=inf", "--duration=90m", "--output="+file)
-	if out, err := record.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	p := harness.StartExporter(t, harness.Options{
-		Env: []string{"GOMEMLIMIT=1GiB"}, Args: []string{"--source=replay:" + file, "--source.speed=inf"},
-	})
-	harness.Eventually(t, patience, func() error {
-		if n, gpus := strings.Count(p.Output(), "the recording has ended"), 8; n != gpus {
-			return fmt.Errorf("%d of %d GPUs have come to the end", n, gpus)
-		}
-		return nil
-	})
-	page, err := p.TryScrape()
-	harness.Must(t, err)
+	harness.Run(t, exec.Command(harness.Tool(t), "record", "--source=sim:node", "--source.speed=inf", "--duration=90m", "--output="+file))
+	page := harness.Replay(t, file, "inf", 8).Scrape(t)
 	if len(page.All("gpu_process_leak_rate_bytes_per_second", nil)) == 0 {
 		t.Fatal("nothing leaks")
 	}
