@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 )
 
 // TestConnections has one connection more than there may be: the one goes that has done nothing for longest,
@@ -78,21 +80,15 @@ func TestRequestThatWaits(t *testing.T) {
 	l := testLimits(1)
 	c := newConnections(2, l.refused)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer listener.Close()
 	var accepted []net.Conn
 	for n := range 3 {
 		client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer client.Close()
 		conn, err := listener.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer conn.Close()
 		if n == 0 {
 			if _, err := client.Write([]byte("GET")); err != nil {
