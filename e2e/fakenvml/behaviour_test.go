@@ -4,11 +4,8 @@
 package fakenvml
 
 import (
-	"debug/elf"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -77,40 +74,4 @@ func TestShutdownWhileInsideIsRecorded(t *testing.T) {
 	n.Faults = nil
 	r.write()
 	is(t, "released", <-done, nvml.SUCCESS)
-}
-
-// TestExports compares the library with the header, and a library with missing symbols.
-func TestExports(t *testing.T) {
-	dir, err := goNVMLHeader()
-	harness.Must(t, err)
-	header := harness.ReadFile(t, filepath.Join(dir, "nvml.h"))
-	functions, err := parseHeader(header)
-	harness.Must(t, err)
-	symbols := exported(t, library)
-	for _, f := range functions {
-		if !slices.Contains(symbols, f.name) {
-			t.Errorf("%s is not exported", f.name)
-		}
-	}
-	if len(symbols) != len(functions) {
-		t.Errorf("%d symbols for %d functions", len(symbols), len(functions))
-	}
-	if _, err := Build(t.TempDir(), "nvmlNoSuchFunction"); err == nil || !strings.Contains(err.Error(), "nvmlNoSuchFunction") {
-		t.Errorf("leaving out what is not there: %v", err)
-	}
-}
-
-func exported(t *testing.T, path string) []string {
-	f, err := elf.Open(path)
-	harness.Must(t, err)
-	defer f.Close()
-	all, err := f.DynamicSymbols()
-	harness.Must(t, err)
-	var names []string
-	for _, s := range all {
-		if s.Section != elf.SHN_UNDEF && elf.ST_TYPE(s.Info) == elf.STT_FUNC {
-			names = append(names, s.Name)
-		}
-	}
-	return names
 }

@@ -203,27 +203,3 @@ func checkDeriv(t *testing.T, engine *Engine, points []Point, fit detector.Fit) 
 		t.Errorf("slope %g, deriv() %g over %s: further apart than %g", fit.Slope.V, want, span, tolerance)
 	}
 }
-
-// TestLine checks the oracle itself on lines that need no arithmetic.
-func TestLine(t *testing.T) {
-	for name, tc := range map[string]struct {
-		points    []Point
-		slope, r2 *big.Rat
-	}{
-		"rise of 3 B/s": {points: []Point{{0, 5}, {time.Second, 8}, {2 * time.Second, 11}}, slope: big.NewRat(3, 1), r2: big.NewRat(1, 1)},
-		"constant":      {points: []Point{{0, 5}, {time.Second, 5}}, slope: new(big.Rat), r2: new(big.Rat)},
-		// x̄ = 1, ȳ = 1/3: Sxy = 1, Sxx = 2, Syy = 2/3.
-		"step":      {points: []Point{{0, 0}, {time.Second, 0}, {2 * time.Second, 1}}, slope: big.NewRat(1, 2), r2: big.NewRat(3, 4)},
-		"one point": {points: []Point{{time.Second, 5}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			slope, r2, ok := Line(tc.points)
-			if ok != (tc.slope != nil) {
-				t.Fatalf("ok is %t", ok)
-			}
-			if ok && (slope.Cmp(tc.slope) != 0 || r2.Cmp(tc.r2) != 0) {
-				t.Errorf("slope %s, R² %s, want %s and %s", slope, r2, tc.slope, tc.r2)
-			}
-		})
-	}
-}
