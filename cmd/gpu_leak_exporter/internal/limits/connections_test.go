@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 )
 
 // TestConnections has one connection more than there may be: the one goes that has done nothing for longest,
@@ -80,15 +78,21 @@ func TestRequestThatWaits(t *testing.T) {
 	l := testLimits(1)
 	c := newConnections(2, l.refused)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer listener.Close()
 	var accepted []net.Conn
 	for n := range 3 {
 		client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String())
-		testkit.Must(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer client.Close()
 		conn, err := listener.Accept()
-		testkit.Must(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer conn.Close()
 		if n == 0 {
 			if _, err := client.Write([]byte("GET")); err != nil {
