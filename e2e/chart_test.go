@@ -48,9 +48,7 @@ func helm(t *testing.T, args ...string) (string, error) {
 func render(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := helm(t, append([]string{"template", "gpu-leak-exporter", chartDir(), "--namespace=gpu-leak-exporter"}, args...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return out
 }
 
@@ -76,8 +74,8 @@ func TestChart(t *testing.T) {
 		got := ours.ReplaceAllString(render(t, flags...), "$1 # as in dashboards/\n")
 		path := filepath.Join("testdata/chart", name)
 		if *update {
-			write(t, path, got)
-		} else if want := readFile(t, path); got != want {
+			harness.WriteFile(t, path, got)
+		} else if want := harness.ReadFile(t, path); got != want {
 			t.Errorf("%s: it has changed; if this is as it should be: go test -tags e2e -run TestChart -update .\n%s", name, got)
 		}
 	}
@@ -98,14 +96,12 @@ func TestChartFiles(t *testing.T) {
 		case "ConfigMap":
 			for key, content := range doc.Data {
 				file := strings.TrimPrefix(key, "gpu-leak-exporter-")
-				seen[file] = content == readFile(t, filepath.Join(harness.Root(), "dashboards", file))
+				seen[file] = content == harness.ReadFile(t, filepath.Join(harness.Root(), "dashboards", file))
 			}
 		case "PrometheusRule":
 			file := strings.TrimPrefix(doc.Metadata.Name, "gpu-leak-exporter-") + ".yaml"
 			var want any
-			if err := yaml.Unmarshal([]byte(readFile(t, filepath.Join(harness.Root(), "dashboards", file))), &want); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, yaml.Unmarshal([]byte(harness.ReadFile(t, filepath.Join(harness.Root(), "dashboards", file))), &want))
 			seen[file] = fmt.Sprint(doc.Spec) == fmt.Sprint(want)
 		}
 	}
@@ -141,9 +137,7 @@ func TestChartReleases(t *testing.T) {
 	owner := map[string]string{}
 	for _, release := range []string{"gpu-leak-exporter", "old", "gpu-leak-exporter-b"} {
 		out, err := helm(t, "template", release, chartDir(), "--namespace=gpu-leak-exporter", all)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		kinds := map[string]bool{}
 		for _, o := range documents[object](t, out) {
 			name := o.Kind + "/" + o.Metadata.Name
@@ -193,11 +187,9 @@ func TestChartValues(t *testing.T) {
 func TestChartManifests(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if out, err := exec.Command(filepath.Join(harness.Root(), "deploy/helm/manifests.sh"), harness.ExternalTool(t, "helm"), dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	harness.Run(t, exec.Command(filepath.Join(harness.Root(), "deploy/helm/manifests.sh"), harness.ExternalTool(t, "helm"), dir))
 	for _, name := range []string{"daemonset.yaml", "podmonitor.yaml", "networkpolicy.yaml"} {
-		if readFile(t, filepath.Join(dir, name)) != readFile(t, filepath.Join(harness.Root(), "examples/kubernetes", name)) {
+		if harness.ReadFile(t, filepath.Join(dir, name)) != harness.ReadFile(t, filepath.Join(harness.Root(), "examples/kubernetes", name)) {
 			t.Errorf("%s is not what the chart makes: make manifests", name)
 		}
 	}

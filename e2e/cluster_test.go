@@ -90,11 +90,7 @@ func (c cluster) namespace(t *testing.T, name, level string) {
 // helm runs helm, which has to succeed.
 func (c cluster) helm(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := c.Run(t, "helm", "", args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return c.Run(t, "helm", "", args...)
 }
 
 // install installs the chart as a release with the name of its namespace.
@@ -155,7 +151,7 @@ func (c cluster) manifests(t *testing.T) {
 		if filepath.Base(file) == "probe.yaml" { // a patch
 			continue
 		}
-		c.apply(t, readFile(t, file))
+		c.apply(t, harness.ReadFile(t, file))
 	}
 	if len(files) < 5 {
 		t.Fatalf("only %q", files)
@@ -251,11 +247,7 @@ func (c cluster) rights(t *testing.T) {
 	may := func(verb, group, resource, name string) string {
 		review := fmt.Sprintf(`{"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {"user": "system:serviceaccount:rights:rights-gpu-leak-exporter",
 			"resourceAttributes": {"namespace": "rights", "verb": %q, "group": %q, "resource": %q, "name": %q}}}`, verb, group, resource, name)
-		out, err := c.Run(t, "kubectl", review, "create", "--filename=-", "--output=jsonpath={.status.allowed}")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
+		return c.Run(t, "kubectl", review, "create", "--filename=-", "--output=jsonpath={.status.allowed}")
 	}
 	for _, resource := range []string{"pods", "secrets", "nodes", "configmaps"} {
 		if got := may("get", "", resource, ""); got != "false" {

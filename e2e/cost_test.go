@@ -96,7 +96,7 @@ func TestCost(t *testing.T) {
 	table := costTable(all)
 	t.Log("\n" + table)
 	if *costFile != "-" {
-		write(t, *costFile, table)
+		harness.WriteFile(t, *costFile, table)
 	}
 }
 
@@ -104,29 +104,19 @@ func TestCost(t *testing.T) {
 func crowd(t *testing.T, processes, descriptors int) []uint32 {
 	t.Helper()
 	program := filepath.Join(harness.Dir(), "crowd")
-	if out, err := exec.Command(cmp.Or(os.Getenv("CC"), "cc"), "-O2", "-o", program, "testdata/crowd/crowd.c").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	harness.Run(t, exec.Command(cmp.Or(os.Getenv("CC"), "cc"), "-O2", "-o", program, "testdata/crowd/crowd.c"))
 	cmd := exec.Command(program, strconv.Itoa(processes), strconv.Itoa(descriptors))
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, cmd.Start())
 	var pids []uint32
 	lines := bufio.NewScanner(stdout)
 	for len(pids) < processes && lines.Scan() {
 		pid, err := strconv.ParseUint(lines.Text(), 10, 32)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		pids = append(pids, uint32(pid))
 	}
 	t.Cleanup(func() {
@@ -152,9 +142,7 @@ func startCost(t *testing.T, l load, args ...string) *costBench {
 	crowd(t, l.host, l.descriptors/max(1, l.host))
 	pids := crowd(t, l.gpus*l.processes, 4)
 	library, err := fakenvml.Build(harness.Dir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	dir := t.TempDir()
 	b := &costBench{t: t, calls: filepath.Join(dir, "calls")}
 	node := fakenvml.NewNode(l.gpus)
@@ -170,9 +158,7 @@ func startCost(t *testing.T, l load, args ...string) *costBench {
 		g.Processes = append(g.Processes, p)
 	}
 	script := filepath.Join(dir, "script")
-	if err := node.Write(script); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, node.Write(script))
 	o := harness.Options{Args: append([]string{"--nvml.library-path=" + library}, args...), Env: fakenvml.Env(script, b.calls)}
 	shown, series := l.gpus*min(l.processes, 64), "gpu_process_memory_used_bytes"
 	if *costRival != "" {
@@ -205,14 +191,10 @@ func (b *costBench) read() meter {
 	b.t.Helper()
 	var ts unix.Timespec
 	// The clock of a process's time, as clock_getcpuclockid(3) makes it: in nanoseconds, where /proc/PID/stat has ticks.
-	if err := unix.ClockGettime(int32(^b.PID()<<3|2), &ts); err != nil {
-		b.t.Fatal(err)
-	}
+	harness.Must(b.t, unix.ClockGettime(int32(^b.PID()<<3|2), &ts))
 	m := meter{at: time.Now(), cpu: time.Duration(ts.Nano())}
 	log, err := fakenvml.ReadCalls(b.calls)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	harness.Must(b.t, err)
 	for name, f := range log.Functions {
 		m.fake += f.CPU
 		m.calls += int(f.Calls)
@@ -220,7 +202,7 @@ func (b *costBench) read() meter {
 			m.waits += int(f.Calls)
 		}
 	}
-	m.reads = procNumber(b.t, b.Process, "io", "syscr")
+	m.reads = procNumber(b.t, fmt.Sprintf("%d/io", b.PID()), "syscr")
 	return m
 }
 
@@ -237,7 +219,7 @@ func measure(t *testing.T, l load) costs {
 	c.load = l
 	c.plain, _ = b.scrapes("identity", costScrapes, costRounds, c.background)
 	c.gzip, _ = b.scrapes("gzip", costScrapes, costRounds, c.background)
-	c.resident = procNumber(t, b.Process, "status", "VmRSS") << 10
+	c.resident = procNumber(t, fmt.Sprintf("%d/status", b.PID()), "VmRSS") << 10
 	b.Stop(t)
 	t.Logf("%+v", c)
 	return c
@@ -271,15 +253,11 @@ const prometheusAccepts = "application/openmetrics-text;version=1.0.0;q=0.5,appl
 func fetch(t *testing.T, p *harness.Process, accept, encoding string) []byte {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.URL+"/metrics", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	r.Header.Set("Accept", accept)
 	r.Header.Set("Accept-Encoding", encoding)
 	answer, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
 	if got := cmp.Or(answer.Header.Get("Content-Encoding"), "identity"); err != nil || answer.StatusCode != http.StatusOK || got != encoding {
@@ -312,9 +290,7 @@ func (b *costBench) scrapes(encoding string, number, rounds int, background time
 func (b *costBench) mallocs() int {
 	b.t.Helper()
 	n, err := b.Scrape(b.t).Value("go_memstats_mallocs_total", nil)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	harness.Must(b.t, err)
 	return int(n)
 }
 

@@ -62,8 +62,6 @@ func TestOldDrivers(t *testing.T) {
 				return model.want.compare(s)
 			})
 			t.Logf("%d series compared", len(model.want))
-			p.Stop(t)
-			noStack(t, p.Output())
 		})
 	}
 }

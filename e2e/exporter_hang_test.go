@@ -63,8 +63,7 @@ func TestHang(t *testing.T) {
 	m := movingMachine(t, 4)
 	p := m.start(t, "--nvml.timeout=1s")
 	eventually(t, p, m.allUp)
-	m.Faults = []fakenvml.Fault{fakenvml.Hang("nvmlDeviceGetMemoryInfo*").On(m.GPUs[0].UUID)}
-	m.apply(t)
+	m.fault(t, fakenvml.Hang("nvmlDeviceGetMemoryInfo*").On(m.GPUs[0].UUID))
 	first := eventually(t, p, func(s harness.Metrics) error {
 		_, err := m.inFlight(s, 0, 1)
 		return errors.Join(onlyDown(s, m.id(0)), m.up(s, 0, 1, 1, 1), err)
@@ -72,8 +71,7 @@ func TestHang(t *testing.T) {
 	m.scrapeDuringHang(t, p, first)
 	// Memory moves with the clock: nobody's loop waits for the one that hangs.
 	eventually(t, p, func(s harness.Metrics) error { return m.moved(first, s, 1, 2, 3) })
-	m.Faults = nil
-	m.apply(t)
+	m.fault(t)
 	eventually(t, p, func(s harness.Metrics) error {
 		return errors.Join(m.allUp(s), gone(s, "gpu_nvml_call_in_flight_seconds", m.id(0)))
 	})
@@ -93,9 +91,7 @@ func (m *machine) scrapeDuringHang(t *testing.T, p *harness.Process, first harne
 		var longer error
 		hung, longer = m.inFlight(s, 0, hung)
 		err = errors.Join(err, longer, onlyDown(s, m.id(0)), m.up(s, 0, 1, 1, 1), want(s, 3, "gpu_devices", nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 	}
 	t.Logf("the slowest of 200 scrapes took %s", slowest.Round(10*time.Microsecond))
 }

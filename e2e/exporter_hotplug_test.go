@@ -61,8 +61,7 @@ func TestMIGCallsFail(t *testing.T) {
 	eventually(t, p, layout)
 	for _, call := range []string{"nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId", "nvmlDeviceGetUUID"} {
 		before := m.read(t).Functions[call]
-		m.Faults = []fakenvml.Fault{fakenvml.Fail(call, fakenvml.NotFound).On(m.GPUs[0].MIG.Instances[1].Devices[0].UUID).Times(1)}
-		m.apply(t)
+		m.fault(t, fakenvml.Fail(call, fakenvml.NotFound).On(m.GPUs[0].MIG.Instances[1].Devices[0].UUID).Times(1))
 		eventually(t, p, func(harness.Metrics) error { // the sample with the fault, and one after it
 			if f := m.read(t).Functions[call]; f.Failures == before.Failures || f.Calls < before.Calls+12 {
 				return fmt.Errorf("%s: %d calls, of which %d failed, after %d and %d", call, f.Calls, f.Failures, before.Calls, before.Failures)

@@ -41,32 +41,15 @@ func recording(t *testing.T) string {
 		}
 	}
 	path := filepath.Join(t.TempDir(), "smi.csv")
-	write(t, path, b.String())
+	harness.WriteFile(t, path, b.String())
 	return path
-}
-
-// replayed starts an exporter over a recording of two GPUs and returns it once both
-// have come to their end.
-func replayed(t *testing.T, path, speed string) *harness.Process {
-	t.Helper()
-	p := harness.StartExporter(t, harness.Options{Env: []string{"GOMEMLIMIT=1GiB"}, Args: []string{"--source=replay:" + path, "--source.speed=" + speed}})
-	harness.Eventually(t, patience, func() error {
-		// It is logged after the last row has been judged and published.
-		if n := strings.Count(p.Output(), "the recording has ended"); n != 2 {
-			return fmt.Errorf("%d recordings have ended", n)
-		}
-		return nil
-	})
-	return p
 }
 
 // verdicts returns what the API says, without the time of the answer.
 func verdicts(t *testing.T, p *harness.Process) map[string]any {
 	t.Helper()
 	body, err := harness.Get(p.URL + "/api/v1/verdicts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	var answer struct {
 		Status string
 		Data   map[string]any
@@ -83,8 +66,8 @@ func verdicts(t *testing.T, p *harness.Process) map[string]any {
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	path := recording(t)
-	fast := replayed(t, path, "inf")
-	atOnce, paced := verdicts(t, fast), verdicts(t, replayed(t, path, "1200"))
+	fast := harness.Replay(t, path, "inf", 2)
+	atOnce, paced := verdicts(t, fast), verdicts(t, harness.Replay(t, path, "1200", 2))
 	for _, a := range []struct {
 		answer map[string]any
 		speed  string

@@ -43,9 +43,7 @@ const hostUser = "trainer"
 func newMachine(t *testing.T, n int, missing ...string) *machine {
 	t.Helper()
 	library, err := fakenvml.Build(harness.Dir(), missing...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	dir := t.TempDir()
 	m := &machine{
 		Node: fakenvml.NewNode(n), library: library,
@@ -57,7 +55,7 @@ func newMachine(t *testing.T, n int, missing ...string) *machine {
 	link(t, "pid:[4026531836]", filepath.Join(m.procfs, "self/ns/pid"))
 	link(t, "/proc/stat", filepath.Join(m.procfs, "stat"))
 	// The names of users are the host's.
-	write(t, filepath.Join(m.procfs, "1/root/etc/passwd"), fmt.Sprintf("%s:x:%d:%d::/:/bin/sh\n", hostUser, os.Getuid(), os.Getgid()))
+	harness.WriteFile(t, filepath.Join(m.procfs, "1/root/etc/passwd"), fmt.Sprintf("%s:x:%d:%d::/:/bin/sh\n", hostUser, os.Getuid(), os.Getgid()))
 	m.plug(t)
 	return m
 }
@@ -65,48 +63,36 @@ func newMachine(t *testing.T, n int, missing ...string) *machine {
 // link makes a symbolic link and the folders above it.
 func link(t *testing.T, to, path string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(to, path); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// write makes a file and the folders above it.
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	harness.Must(t, os.Symlink(to, path))
 }
 
 // plug makes the PCI bus show the GPUs of the model.
 func (m *machine) plug(t *testing.T) {
 	t.Helper()
 	dir := filepath.Join(m.sysfs, "bus/pci/devices")
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.RemoveAll(dir))
 	for i := range m.GPUs {
 		function := strings.ToLower(strings.TrimPrefix(m.GPUs[i].BusID, "0000"))
-		write(t, filepath.Join(dir, function, "vendor"), "0x10de\n")
-		write(t, filepath.Join(dir, function, "class"), "0x030200\n")
+		harness.WriteFile(t, filepath.Join(dir, function, "vendor"), "0x10de\n")
+		harness.WriteFile(t, filepath.Join(dir, function, "class"), "0x030200\n")
 	}
 	// A network card is none of them.
-	write(t, filepath.Join(dir, "0000:00:03.0/vendor"), "0x8086\n")
-	write(t, filepath.Join(dir, "0000:00:03.0/class"), "0x020000\n")
+	harness.WriteFile(t, filepath.Join(dir, "0000:00:03.0/vendor"), "0x8086\n")
+	harness.WriteFile(t, filepath.Join(dir, "0000:00:03.0/class"), "0x020000\n")
 }
 
 // apply makes the driver see the model as it is now.
 func (m *machine) apply(t *testing.T) {
 	t.Helper()
-	if err := m.Write(m.script); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, m.Write(m.script))
+}
+
+// fault makes the driver have these faults, and no others.
+func (m *machine) fault(t *testing.T, faults ...fakenvml.Fault) {
+	t.Helper()
+	m.Faults = faults
+	m.apply(t)
 }
 
 // options are those of an exporter on this machine that samples often. Of flags
@@ -261,19 +247,13 @@ func init() {
 func (m *machine) child(t *testing.T) uint32 {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), childVariable+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := cmd.StdinPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
+	harness.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		in.Close()
 		_ = cmd.Wait() // how it ended does not matter
@@ -286,51 +266,20 @@ func (m *machine) child(t *testing.T) uint32 {
 // startTicks returns when a process started, as field 22 of proc_pid_stat(5) has it.
 func startTicks(t *testing.T, pid uint32) uint64 {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	text := harness.ReadFile(t, fmt.Sprintf("/proc/%d/stat", pid))
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	v, err := strconv.ParseUint(fields[22-3], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return v
 }
 
-// bootTime returns btime of /proc/stat, in Unix seconds.
-func bootTime(t *testing.T) float64 {
+// procNumber returns the number that a line of a file in procfs has after its name, with or without a colon.
+func procNumber(t *testing.T, file, name string) int {
 	t.Helper()
-	text, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if v, ok := strings.CutPrefix(line, "btime "); ok {
-			seconds, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return seconds
-		}
-	}
-	t.Fatal("/proc/stat has no btime")
-	return 0
-}
-
-// procNumber returns the number that a line of a file of a process in procfs has after its name.
-func procNumber(t *testing.T, p *harness.Process, file, name string) int {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.PID(), file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, name+":"); ok {
-			n, err := strconv.Atoi(strings.Fields(rest)[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+	for line := range strings.Lines(harness.ReadFile(t, filepath.Join("/proc", file))) {
+		if fields := strings.Fields(line); len(fields) > 1 && strings.TrimSuffix(fields[0], ":") == name {
+			n, err := strconv.Atoi(fields[1])
+			harness.Must(t, err)
 			return n
 		}
 	}
@@ -341,5 +290,5 @@ func procNumber(t *testing.T, p *harness.Process, file, name string) int {
 // peakMemory returns the most memory that a process had resident, in bytes.
 func peakMemory(t *testing.T, p *harness.Process) int {
 	t.Helper()
-	return procNumber(t, p, "status", "VmHWM") << 10
+	return procNumber(t, fmt.Sprintf("%d/status", p.PID()), "VmHWM") << 10
 }

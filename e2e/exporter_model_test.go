@@ -454,7 +454,7 @@ func (m *model) processes(id map[string]string, i int) (unresolved int) {
 			"process", "", "namespace", "", "pod", "", "container", "", "slurm_job", "")
 		owner := ""
 		if m.exists(p.pid) {
-			start := bootTime(m.t) + float64(startTicks(m.t, p.pid))/100
+			start := float64(procNumber(m.t, "stat", "btime")) + float64(startTicks(m.t, p.pid))/100
 			labels["process"], owner = executable(m.t), hostUser
 			// The clocks of the test and of the exporter agree to the second.
 			m.want.between("gpu_process_start_time_seconds", labels, start-1, start+1)
@@ -507,9 +507,7 @@ func (m *model) processUtilization(labels map[string]string, u *fakenvml.Utiliza
 func executable(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return filepath.Base(self)
 }
 

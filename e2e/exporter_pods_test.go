@@ -83,9 +83,7 @@ func startKubelet(t *testing.T) (k *kubelet, socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "kubelet.sock")
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	k = &kubelet{}
 	s := grpc.NewServer()
 	podresources.RegisterPodResourcesListerServer(s, k)

@@ -60,8 +60,7 @@ func TestListRace(t *testing.T) {
 	if err := gone(s, "gpu_nvml_errors_total", nil); err != nil {
 		t.Error(err)
 	}
-	m.Faults = []fakenvml.Fault{fakenvml.Race(list).On(m.GPUs[0].UUID)}
-	m.apply(t)
+	m.fault(t, fakenvml.Race(list).On(m.GPUs[0].UUID))
 	failed := with(m.id(0), "call", "nvmlDeviceGetComputeRunningProcesses_v3", "error", "INSUFFICIENT_SIZE")
 	eventually(t, p, func(s harness.Metrics) error {
 		n, err := s.Value("gpu_nvml_errors_total", failed)
@@ -77,8 +76,7 @@ func TestListRace(t *testing.T) {
 	if n := peakMemory(t, p); n > 400*mib { // more than it needs with the race detector, and less than a list that doubles for ever
 		t.Errorf("the exporter held %d MiB", n/mib)
 	}
-	m.Faults = nil
-	m.apply(t)
+	m.fault(t)
 	eventually(t, p, whole)
 }
 

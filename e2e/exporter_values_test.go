@@ -176,7 +176,7 @@ func TestUnifiedMemory(t *testing.T) {
 	m.GPUs[1].Name = "Orin (nvgpu)"
 	m.GPUs[0].Processes = []fakenvml.Process{{PID: m.child(t), Memory: fakenvml.Constant(5 * gib)}}
 	m.GPUs[3].Memory.Used, m.GPUs[3].Modes.Addressing = fakenvml.Constant(8*gib), ats
-	write(t, filepath.Join(m.procfs, "meminfo"), "MemTotal:       127600748 kB\nMemFree:  1000 kB\nMemAvailable:   118566368 kB\nSwapTotal: 16777212 kB\n")
+	harness.WriteFile(t, filepath.Join(m.procfs, "meminfo"), "MemTotal:       127600748 kB\nMemFree:  1000 kB\nMemAvailable:   118566368 kB\nSwapTotal: 16777212 kB\n")
 	p := m.start(t)
 	host := map[string]float64{
 		"gpu_memory_total_bytes": 127600748 << 10, "gpu_memory_free_bytes": 118566368 << 10, "gpu_memory_used_bytes": (127600748 - 118566368) << 10,

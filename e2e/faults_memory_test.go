@@ -44,14 +44,11 @@ func TestFaultsOfTheMemory(t *testing.T) {
 		o.Env, o.Program = append(o.Env, options.Env...), options.Program
 		p := harness.StartExporter(t, o)
 		m.through(t, p, name, []int{0, 2, 3}, func() {
-			m.Faults = []fakenvml.Fault{fakenvml.Hang("nvmlDevice*").On(m.GPUs[1].UUID)}
-			m.apply(t)
+			m.fault(t, fakenvml.Hang("nvmlDevice*").On(m.GPUs[1].UUID))
 		}, func() {
-			m.Faults = nil
-			m.apply(t)
+			m.fault(t)
 		}, m.allUp)
 		p.Stop(t)
-		noStack(t, p.Output())
 	}
 }
 

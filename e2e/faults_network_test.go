@@ -145,8 +145,6 @@ func TestFaultsOfTheNetwork(t *testing.T) {
 	if peak > 256<<20 && os.Getenv("E2E_RACE") == "" {
 		t.Errorf("%d MiB were resident", peak>>20)
 	}
-	p.Stop(t)
-	noStack(t, p.Output())
 }
 
 // TestFaultsOfTheNetworkWithTLS has clients with the password ask for much over HTTP/2 and read nothing. A Prometheus has
@@ -154,7 +152,7 @@ func TestFaultsOfTheNetwork(t *testing.T) {
 func TestFaultsOfTheNetworkWithTLS(t *testing.T) {
 	a := newAuthority(t)
 	a.sign(t, "server")
-	write(t, filepath.Join(a.dir, "web.yml"), harness.ReadExample(t, "web/basic-auth.yml"))
+	harness.WriteFile(t, filepath.Join(a.dir, "web.yml"), harness.ReadExample(t, "web/basic-auth.yml"))
 	p := harness.LaunchExporter(t, harness.Options{Args: []string{"--source=sim:healthy", "--web.config.file=" + filepath.Join(a.dir, "web.yml")}})
 	address := p.Listening(t)
 	client := func(from net.IP, http2 bool) *http.Client {
@@ -203,5 +201,4 @@ func TestFaultsOfTheNetworkWithTLS(t *testing.T) {
 		t.Error(err)
 	}
 	p.Wait(t, patience)
-	noStack(t, p.Output())
 }

@@ -46,14 +46,8 @@ func TestFaultsOfTheHost(t *testing.T) {
 		t.Fatalf("a disk of its own needs root: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(disk, unix.MNT_DETACH) })
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	dir, full := filepath.Join(disk, "state"), filepath.Join(disk, "full")
-	must(os.Mkdir(dir, 0o755))
+	harness.Must(t, os.Mkdir(dir, 0o755))
 	// Without a descriptor the library cannot read its script either.
 	p := harness.StartExporter(t, m.options("--detector.state-file="+filepath.Join(dir, "state"), "--detector.state-interval=1s"))
 	written := func(v float64) func(harness.Metrics) error {
@@ -64,20 +58,20 @@ func TestFaultsOfTheHost(t *testing.T) {
 	limit := func(n uint64) {
 		t.Helper()
 		var before unix.Rlimit
-		must(unix.Prlimit(p.PID(), unix.RLIMIT_NOFILE, nil, &before))
+		harness.Must(t, unix.Prlimit(p.PID(), unix.RLIMIT_NOFILE, nil, &before))
 		before.Cur = n
-		must(unix.Prlimit(p.PID(), unix.RLIMIT_NOFILE, &before, nil))
+		harness.Must(t, unix.Prlimit(p.PID(), unix.RLIMIT_NOFILE, &before, nil))
 	}
 	remount := func(flags uintptr) {
 		t.Helper()
-		must(unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT|flags, "size=1m"))
+		harness.Must(t, unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT|flags, "size=1m"))
 	}
 	for name, fault := range map[string]struct {
 		begin, end func()
 		lost       bool // nothing can be written meanwhile
 	}{
 		"host: no descriptor is left":                   {func() { limit(1) }, func() { limit(1024) }, false},
-		"host: the directory of the state file is gone": {func() { must(os.Rename(dir, dir+"2")) }, func() { must(os.Rename(dir+"2", dir)) }, true},
+		"host: the directory of the state file is gone": {func() { harness.Must(t, os.Rename(dir, dir+"2")) }, func() { harness.Must(t, os.Rename(dir+"2", dir)) }, true},
 		"host: the disk of the state file is full": {
 			func() { _ = os.WriteFile(full, make([]byte, 2<<20), 0o600) }, // as much as there is room for
 			func() { _ = os.Remove(full) }, true,
@@ -91,6 +85,4 @@ func TestFaultsOfTheHost(t *testing.T) {
 			}
 		}, fault.end, written(1))
 	}
-	p.Stop(t)
-	noStack(t, p.Output())
 }

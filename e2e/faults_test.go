@@ -170,9 +170,7 @@ func (m *machine) samples(t *testing.T, s harness.Metrics, gpus []int) (lost, at
 	for _, i := range gpus {
 		n, err1 := s.Value("gpu_samples_missed_total", m.id(i))
 		v, err2 := s.Value("gpu_sample_timestamp_seconds", m.id(i))
-		if err := errors.Join(err1, err2); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, errors.Join(err1, err2))
 		lost, at = lost+n, at+v
 	}
 	return lost, at
@@ -249,11 +247,9 @@ func (m *machine) suffer(t *testing.T, p *harness.Process, name string, others [
 	t.Helper()
 	k := &faultKind{Name: name, faults: len(faults)}
 	healthy := m.follow(t, p, m.settled(t, p), others)
-	m.Faults = faults
-	m.apply(t)
+	m.fault(t, faults...)
 	k.watch(t, p, faultTime, nil)
-	m.Faults = nil
-	m.apply(t)
+	m.fault(t)
 	cleared := time.Now()
 	after := eventually(t, p, m.driverUp)
 	k.recovery = time.Since(cleared)
@@ -384,8 +380,6 @@ func TestFaultsOfTheDriver(t *testing.T) {
 				k.judge(t, d.fault.String())
 				faultRows.add(k)
 			}
-			p.Stop(t)
-			noStack(t, p.Output())
 		})
 	}
 }
@@ -417,6 +411,4 @@ func TestFaultsAtRandom(t *testing.T) {
 		faultRows.add(k)
 		k.judge(t, fmt.Sprintf("round %d, seed %d: %v", round, *faultsSeed, faults))
 	}
-	p.Stop(t)
-	noStack(t, p.Output())
 }

@@ -98,7 +98,7 @@ func TestFleetCost(t *testing.T) {
 	defer server.Close()
 	began := time.Now()
 	config := filepath.Join(t.TempDir(), "fleet.yml")
-	write(t, config, "history: "+fleetPast+"\n")
+	harness.WriteFile(t, config, "history: "+fleetPast+"\n")
 	exporter := harness.StartExporter(t, harness.Options{Args: []string{"--source=prometheus:" + server.URL, "--source.config=" + config}})
 	harness.Eventually(t, 10*time.Minute, func() error {
 		if strings.Count(exporter.Output(), "The history was read") == 0 {
@@ -115,13 +115,9 @@ func TestFleetCost(t *testing.T) {
 	})
 	cpu := func() float64 {
 		m, err := harness.ParseMetrics(fetch(t, exporter, "", "identity"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		v, err := m.Value("process_cpu_seconds_total", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		return v
 	}
 	t.Logf("all have verdicts after %s and %.1f s of CPU, with %s of history", time.Since(began).Round(time.Second), cpu(), fleetPast)
@@ -139,20 +135,15 @@ func TestFleetCost(t *testing.T) {
 	}
 	packed := (cpu() - before - plain) / scrapes
 	m, err := harness.ParseMetrics(fetch(t, exporter, "", "identity"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Logf("a scrape: %d series, %.1f MB plain in %.0f ms of CPU, %.2f MB with gzip in %.0f ms", len(m), float64(size)/1e6, 1e3*plain, float64(zipped)/1e6, 1e3*packed)
 
 	before, began = cpu(), time.Now()
 	time.Sleep(fleetFor)
 	used := cpu() - before - plain
-	if m, err = harness.ParseMetrics(fetch(t, exporter, "", "identity")); err != nil {
-		t.Fatal(err)
-	}
+	m, err = harness.ParseMetrics(fetch(t, exporter, "", "identity"))
+	harness.Must(t, err)
 	rss, err := m.Value("process_resident_memory_bytes", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Logf("%d GPUs at 15 s: %.1f ms of CPU a second, %.0f MiB resident, %d leaks", fleetGPUs, 1e3*used/time.Since(began).Seconds(), rss/(1<<20), len(m.All("gpu_leak_rate_bytes_per_second", nil)))
 }

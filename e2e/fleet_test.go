@@ -71,7 +71,7 @@ func fleet(t *testing.T, args ...string) (nodes [2]*fakeDCGM, prometheus, export
 // TestFleet judges the GPUs of two nodes that run DCGM exporter, by a real Prometheus that scrapes both and the exporter.
 func TestFleet(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "fleet.yml")
-	write(t, config, "max_age: 30s\n")
+	harness.WriteFile(t, config, "max_age: 30s\n")
 	nodes, prometheus, exporter := fleet(t, "--source.config="+config, "--collector.process.detail=all")
 	harness.Eventually(t, 10*time.Minute, func() error {
 		grows, err := prometheus.Query(`gpu_leak_slope_bytes_per_second{window="1m"} > 10 * 1048576`)

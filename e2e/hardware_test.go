@@ -51,31 +51,21 @@ func newBench(t *testing.T, missing ...string) *bench {
 		t.Fatalf("%v: make e2e-packages installs it", err)
 	}
 	library, err := fakenvml.Build(harness.Dir(), missing...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	b := &bench{dir: t.TempDir(), library: library, python: python}
 	// An exporter of another user has to reach the library and its script.
 	for _, dir := range []string{harness.Dir(), filepath.Dir(b.dir), b.dir} {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, os.Chmod(dir, 0o755))
 	}
 	bundle, err := hardwareBundle()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("tar", "xzf", bundle, "-C", b.dir).CombinedOutput(); err != nil {
-		t.Fatalf("tar: %v\n%s", err, out)
-	}
+	harness.Must(t, err)
+	harness.Run(t, exec.Command("tar", "xzf", bundle, "-C", b.dir))
 
 	node := fakenvml.NewNode(1)
 	node.GPUs[0].Processes = nil
 	node.GPUs[0].Memory.AddProcesses, node.GPUs[0].Memory.Used = true, fakenvml.Constant(4*mib)
 	script := filepath.Join(b.dir, "script")
-	if err := node.Write(script); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, node.Write(script))
 	stub := filepath.Join(harness.Root(), "e2e", "hardware", "stub")
 	path := strings.Join([]string{filepath.Join(stub, "bin"), filepath.Dir(python), "/usr/bin", "/bin"}, ":")
 	// Nothing of it may go through the proxy of the machine: there is none at this address.
@@ -100,9 +90,7 @@ func (b *bench) background(t *testing.T, script string) {
 	t.Helper()
 	cmd := exec.Command(b.python, script)
 	cmd.Env = b.env
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // it runs for ever
 		_ = cmd.Wait()
@@ -134,9 +122,7 @@ func (b *bench) suite(t *testing.T, env []string, args ...string) (*hardwareRepo
 		return nil, cmd.ProcessState.ExitCode(), string(printed)
 	}
 	var r hardwareReport
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, json.Unmarshal(text, &r))
 	return &r, cmd.ProcessState.ExitCode(), string(printed)
 }
 
@@ -334,8 +320,6 @@ func TestHardwareSuiteCannotRun(t *testing.T) {
 		if status != 2 || !strings.Contains(printed, c.want) {
 			t.Errorf("%s: exit status %d, want 2 and %q:\n%s", c.arg, status, c.want, printed)
 		}
-		if err := os.RemoveAll(filepath.Join(b.dir, "report")); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, os.RemoveAll(filepath.Join(b.dir, "report")))
 	}
 }

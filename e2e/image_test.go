@@ -41,9 +41,7 @@ var buildImage = sync.OnceValues(func() (string, error) {
 func imageArchive(t *testing.T) string {
 	t.Helper()
 	archive, err := buildImage()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return archive
 }
 
@@ -61,15 +59,13 @@ type content struct {
 func unpackImage(t *testing.T, architecture string) string {
 	t.Helper()
 	dir, root := t.TempDir(), t.TempDir()
-	output(t, "tar", "xf", imageArchive(t), "-C", dir)
+	harness.Run(t, exec.Command("tar", "xf", imageArchive(t), "-C", dir))
 	blob := func(digest string) string {
 		return filepath.Join(dir, "blobs", strings.ReplaceAll(digest, ":", "/"))
 	}
 	read := func(path string) content {
 		var c content
-		if err := json.Unmarshal([]byte(readFile(t, path)), &c); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, json.Unmarshal([]byte(harness.ReadFile(t, path)), &c))
 		return c
 	}
 	index := read(filepath.Join(dir, "index.json"))
@@ -81,11 +77,11 @@ func unpackImage(t *testing.T, architecture string) string {
 			continue
 		}
 		manifest := read(blob(m.Digest))
-		if config := readFile(t, blob(manifest.Config.Digest)); !strings.Contains(config, `"architecture":"`+architecture+`"`) || !strings.Contains(config, `"User":"65532:65532"`) {
+		if config := harness.ReadFile(t, blob(manifest.Config.Digest)); !strings.Contains(config, `"architecture":"`+architecture+`"`) || !strings.Contains(config, `"User":"65532:65532"`) {
 			t.Errorf("the image for %s is made for %s", architecture, config)
 		}
 		for _, layer := range manifest.Layers {
-			output(t, "tar", "xf", blob(layer.Digest), "-C", root)
+			harness.Run(t, exec.Command("tar", "xf", blob(layer.Digest), "-C", root))
 		}
 		return root
 	}
@@ -102,7 +98,7 @@ func TestImageARM(t *testing.T) {
 	}
 	for _, program := range []string{"gpu_leak_exporter", "gpuleaktool"} {
 		command := emulated(program, "--version")
-		if out := output(t, command[0], command[1:]...); !strings.HasPrefix(out, program+", version ") || !strings.Contains(out, "linux/arm64") {
+		if out := harness.Run(t, exec.Command(command[0], command[1:]...)); !strings.Contains(out, program+", version ") || !strings.Contains(out, "linux/arm64") {
 			t.Errorf("%s --version: %s", program, out)
 		}
 	}
@@ -111,7 +107,7 @@ func TestImageARM(t *testing.T) {
 		t.Error("a scrape has no GPU")
 	}
 	// The libraries that it has mapped are those of the image.
-	maps := readFile(t, fmt.Sprintf("/proc/%d/maps", p.PID()))
+	maps := harness.ReadFile(t, fmt.Sprintf("/proc/%d/maps", p.PID()))
 	if !strings.Contains(maps, root+"/usr/lib/aarch64-linux-gnu/libc.so.6") {
 		t.Errorf("it has another libc: %s", maps)
 	}
@@ -124,12 +120,10 @@ func TestImage(t *testing.T) {
 	t.Parallel()
 	archive := imageArchive(t)
 	cd := harness.StartContainerd(t)
-	image := "localhost/gpu-leak-exporter:" + strings.TrimSpace(readFile(t, filepath.Join(harness.Root(), "VERSION")))
+	image := "localhost/gpu-leak-exporter:" + strings.TrimSpace(harness.ReadFile(t, filepath.Join(harness.Root(), "VERSION")))
 	cd.ImportImage(t, archive, image)
 	// Where the chart says that it is.
-	if err := os.Symlink(filepath.Base(cd.Socket), filepath.Join(filepath.Dir(cd.Socket), "containerd.sock")); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.Symlink(filepath.Base(cd.Socket), filepath.Join(filepath.Dir(cd.Socket), "containerd.sock")))
 	k, kubeletSocket := startKubelet(t)
 	m := newMachine(t, 1)
 	k.allot(trainer, m.GPUs[0].UUID)
@@ -165,9 +159,7 @@ func TestImage(t *testing.T) {
 		s, err := harness.ParseMetrics(body)
 		return errors.Join(err, m.isIn(s, 0, pid, 3*gib, trainer), want(s, 1, "gpu_allocated", with(m.id(0), "pod", trainer.pod)))
 	})
-	if err := syscall.Kill(exporter, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, syscall.Kill(exporter, syscall.SIGTERM))
 	harness.Eventually(t, patience, func() error {
 		_, err := os.Stat(filepath.Join(state, "state"))
 		return err

@@ -59,9 +59,7 @@ func newBrowser(t *testing.T) *browser {
 	t.Cleanup(closed)
 	b := &browser{t: t, ctx: ctx}
 	b.do(chromedp.Navigate("about:blank")) // from here on there is a tab
-	if err := chromedp.Listen(ctx, b.note); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, chromedp.Listen(ctx, b.note))
 	b.do(
 		call(network.Enable, network.EnableParams{}), call(cdplog.Enable, cdp.Empty{}),
 	)
@@ -89,9 +87,7 @@ func (b *browser) note(event any) {
 
 func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	if err := chromedp.Do(b.ctx, actions...); err != nil {
-		b.t.Fatal(err)
-	}
+	harness.Must(b.t, chromedp.Do(b.ctx, actions...))
 }
 
 // show opens an address in a window of that size.
@@ -107,9 +103,7 @@ func (b *browser) show(address string, width, height int64, theme string) {
 func look[T any](b *browser, script string) T {
 	b.t.Helper()
 	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](script))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	harness.Must(b.t, err)
 	return v
 }
 
@@ -161,16 +155,14 @@ const faint = `(() => {
 // is the used memory, the capacity is above it at its own height, and the forecast goes there.
 func TestPageIsDrawn(t *testing.T) {
 	t.Parallel()
-	p := replayed(t, recording(t), "inf") // its last state stays
+	p := harness.Replay(t, recording(t), "inf", 2) // its last state stays
 	s := p.Scrape(t)
 	b := newBrowser(t)
 	for _, size := range [][2]int64{{1920, 1080}, {1366, 768}, {390, 844}} {
 		b.show(p.URL+"/predict", size[0], size[1], "light")
 		for id, gpu := range map[string]string{"gpu-0-curve": "GPU-0", "gpu-1-curve": "GPU-1"} {
 			used, err := s.Value("gpu_memory_used_bytes", map[string]string{"uuid": gpu})
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			plot := look[seen](b, fmt.Sprintf(lookAtPlot, id))
 			if (plot.Limit > 0) != (gpu == "GPU-0") { // GPU 1 holds so little that its capacity is not on the axis
 				t.Errorf("%s: the capacity is drawn at %g", id, plot.Limit)
@@ -223,9 +215,7 @@ func (b *browser) described(name string, want ...string) {
 	tree, err := chromedp.Run(b.ctx, func(ctx context.Context, tab *chromedp.Target) (accessibility.GetFullAXTreeResult, error) {
 		return cdp.Call(ctx, tab, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
 	})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	harness.Must(b.t, err)
 	for _, n := range tree.Nodes {
 		if said(n.Name) != name {
 			continue

@@ -38,12 +38,10 @@ func TestScreenshots(t *testing.T) {
 	}{"predict.png": {1100, 745, "light"}, "predict-dark.png": {1100, 745, "dark"}, "predict-phone.png": {390, 844, "light"}} {
 		b.show(p.URL+"/predict/gpu-5", like.width, like.height, like.theme)
 		picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		if len(picture) < 10<<10 || len(picture) > 180<<10 {
 			t.Errorf("%s has %d bytes", name, len(picture))
 		}
-		write(t, filepath.Join(harness.Root(), "docs", name), string(picture))
+		harness.WriteFile(t, filepath.Join(harness.Root(), "docs", name), string(picture))
 	}
 }

@@ -14,16 +14,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
-// output returns what a program prints, which has to end well.
-func output(t *testing.T, program string, args ...string) string {
-	t.Helper()
-	out, err := exec.Command(program, args...).Output()
-	if err != nil {
-		t.Fatalf("%s %s: %v", filepath.Base(program), strings.Join(args, " "), err)
-	}
-	return string(out)
-}
-
 // TestToolWithoutC has the tool of a build without a C compiler judge a log, and say in one line what it cannot do.
 func TestToolWithoutC(t *testing.T) {
 	t.Parallel()
@@ -31,9 +21,7 @@ func TestToolWithoutC(t *testing.T) {
 	build := exec.Command("go", "build", "-o", tool, "./cmd/gpuleaktool")
 	build.Dir = harness.Root()
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	harness.Run(t, build)
 	run := func(args ...string) (int, string) {
 		cmd := exec.Command(tool, args...)
 		out, err := cmd.CombinedOutput()

@@ -45,9 +45,7 @@ var firstRelease = sync.OnceValues(func() (string, error) { return makeRelease("
 func release(t *testing.T) string {
 	t.Helper()
 	tree, err := firstRelease()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return tree
 }
 
@@ -58,17 +56,15 @@ var twice = flag.Bool("release.twice", false, "make the release in a second fold
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	const sums = ".tarballs/sha256sums.txt"
-	first := readFile(t, filepath.Join(release(t), sums))
+	first := harness.ReadFile(t, filepath.Join(release(t), sums))
 	if *twice {
 		again, err := makeRelease("again/in/another/folder")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if second := readFile(t, filepath.Join(again, sums)); first != second {
+		harness.Must(t, err)
+		if second := harness.ReadFile(t, filepath.Join(again, sums)); first != second {
 			t.Errorf("the first time\n%sthe second\n%s", first, second)
 		}
 	}
-	version := strings.TrimSpace(readFile(t, filepath.Join(harness.Root(), "VERSION")))
+	version := strings.TrimSpace(harness.ReadFile(t, filepath.Join(harness.Root(), "VERSION")))
 	var got []string
 	for line := range strings.Lines(first) {
 		got = append(got, strings.ReplaceAll(strings.Fields(line)[1], version, "V"))
@@ -84,15 +80,6 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-func readFile(t *testing.T, path string) string {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
 // TestReleaseBinaries holds them to the oldest glibc that is promised, and to no path of where they were built.
 func TestReleaseBinaries(t *testing.T) {
 	t.Parallel()
@@ -100,9 +87,7 @@ func TestReleaseBinaries(t *testing.T) {
 	for _, name := range []string{"linux-amd64/gpu_leak_exporter", "linux-amd64/gpuleaktool", "linux-arm64/gpu_leak_exporter", "linux-arm64/gpuleaktool"} {
 		path := filepath.Join(tree, ".build", name)
 		f, err := elf.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		defer f.Close()
 		libraries, err := f.ImportedLibraries()
 		if err != nil || f.Type != elf.ET_DYN { // at an address of the system's choice
@@ -115,15 +100,13 @@ func TestReleaseBinaries(t *testing.T) {
 			}
 		}
 		symbols, err := f.DynamicSymbols()
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		for _, s := range symbols {
 			if v, is := strings.CutPrefix(s.Version, "GLIBC_2."); is && len(v) == 2 && v > "34" {
 				t.Errorf("%s: %s is of %s", name, s.Name, s.Version)
 			}
 		}
-		if strings.Contains(readFile(t, path), tree) {
+		if strings.Contains(harness.ReadFile(t, path), tree) {
 			t.Errorf("%s has the path of where it was built", name)
 		}
 	}
@@ -135,13 +118,13 @@ func TestReleaseUnpacked(t *testing.T) {
 	dir := t.TempDir()
 	archives, _ := filepath.Glob(filepath.Join(release(t), ".tarballs/*.tar.gz")) // fails only if the pattern is wrong
 	for _, a := range archives {
-		output(t, "tar", "xf", a, "-C", dir)
+		harness.Run(t, exec.Command("tar", "xf", a, "-C", dir))
 	}
-	output(t, "bash", "-euc", `python3 -m zipfile -e "$1"/*.zip "$2"; [[ -z $(find "$2" -name "of-the-builder*") ]]`, "bash", filepath.Dir(archives[0]), dir)
-	version := strings.TrimSpace(readFile(t, filepath.Join(harness.Root(), "VERSION")))
+	harness.Run(t, exec.Command("bash", "-euc", `python3 -m zipfile -e "$1"/*.zip "$2"; [[ -z $(find "$2" -name "of-the-builder*") ]]`, "bash", filepath.Dir(archives[0]), dir))
+	version := strings.TrimSpace(harness.ReadFile(t, filepath.Join(harness.Root(), "VERSION")))
 	linux := filepath.Join(dir, "gpu_leak_exporter-"+version+".linux-"+runtime.GOARCH)
 	for _, program := range []string{"gpu_leak_exporter", "gpuleaktool"} {
-		if out := output(t, filepath.Join(linux, program), "--version"); !strings.Contains(out, "version "+version+" ") {
+		if out := harness.Run(t, exec.Command(filepath.Join(linux, program), "--version")); !strings.Contains(out, "version "+version+" ") {
 			t.Errorf("%s is %s", program, out)
 		}
 	}
@@ -164,7 +147,7 @@ func TestReleasePages(t *testing.T) {
 	t.Parallel()
 	tarballs := filepath.Join(release(t), ".tarballs")
 	dir := t.TempDir()
-	output(t, "bash", "-euc", `tar xf "$1"/gpu_leak_exporter-*.linux-amd64.tar.gz -C "$2"; dpkg-deb --extract "$1"/*_amd64.deb "$2"`, "bash", tarballs, dir)
+	harness.Run(t, exec.Command("bash", "-euc", `tar xf "$1"/gpu_leak_exporter-*.linux-amd64.tar.gz -C "$2"; dpkg-deb --extract "$1"/*_amd64.deb "$2"`, "bash", tarballs, dir))
 	unpacked, _ := filepath.Glob(filepath.Join(dir, "gpu_leak_exporter-*")) // fails only if the pattern is wrong
 	for _, root := range append(unpacked, filepath.Join(dir, "usr/share/doc/gpu-leak-exporter")) {
 		for _, page := range []string{"README.md", "docs/install.md", "mixin/runbook.md", "collector/README.md"} {
@@ -177,7 +160,7 @@ func TestReleasePages(t *testing.T) {
 			if err != nil || !strings.HasSuffix(path, ".md") {
 				return err
 			}
-			for _, m := range pageLink.FindAllStringSubmatch(readFile(t, path), -1) {
+			for _, m := range pageLink.FindAllStringSubmatch(harness.ReadFile(t, path), -1) {
 				links++
 				if strings.Contains(m[1], "://") {
 					if strings.HasPrefix(m[1], "https://github.com/gpuleak/") {
@@ -205,12 +188,10 @@ func TestReleaseChart(t *testing.T) {
 		t.Fatalf("charts %q", charts)
 	}
 	dir := t.TempDir()
-	output(t, "tar", "xf", charts[0], "-C", dir)
+	harness.Run(t, exec.Command("tar", "xf", charts[0], "-C", dir))
 	got, err := helm(t, "template", "gpu-leak-exporter", charts[0], "--namespace=gpu-leak-exporter", "--set=image.repository=registry.example/gpu-leak-exporter",
 		"--set=dashboards.enabled=true", "--values="+filepath.Join(dir, "gpu-leak-exporter/values/gke.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	for _, want := range []string{"image: registry.example/gpu-leak-exporter:", "name: gpu-leak-exporter-dashboard-fleet"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the chart has no %q", want)
@@ -281,8 +262,5 @@ func TestReleaseDeb(t *testing.T) {
 	if len(packages) != 1 {
 		t.Fatalf("packages %q", packages)
 	}
-	out, err := exec.Command("unshare", "--mount", "--propagation", "private", "bash", "-euo", "pipefail", "-c", packageLife, "bash", t.TempDir(), packages[0]).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	harness.Run(t, exec.Command("unshare", "--mount", "--propagation", "private", "bash", "-euo", "pipefail", "-c", packageLife, "bash", t.TempDir(), packages[0]))
 }

@@ -24,22 +24,14 @@ func TestSites(t *testing.T) {
 	programs := filepath.Join(harness.Root(), "collector/allocator/testdata/leaks.py")
 	c := exec.Command("python3", programs, filepath.Join(harness.Root(), "probe"), "cache")
 	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, c.Start())
 	pid, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	var report bytes.Buffer
 	tool := exec.Command(harness.Tool(t), "sites", "--pid="+strings.TrimSpace(pid), "--for=10s", "--output=json")
 	tool.Stdout, tool.Stderr = &report, &stderr
@@ -56,7 +48,7 @@ func TestSites(t *testing.T) {
 	if err := json.Unmarshal(report.Bytes(), &found); err != nil {
 		t.Fatalf("%v\n%s", err, &report)
 	}
-	before, _, _ := strings.Cut(readFile(t, programs), "# LEAK cache")
+	before, _, _ := strings.Cut(harness.ReadFile(t, programs), "# LEAK cache")
 	line := fmt.Sprintf("testdata/leaks.py:%d ", strings.Count(before, "\n")+1)
 	if len(found.Sites) != 1 || !strings.HasPrefix(found.Sites[0].Line, line) {
 		t.Errorf("%s leaks: %s", line, &report)

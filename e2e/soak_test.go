@@ -38,16 +38,13 @@ type usage map[string]float64
 func used(t *testing.T, p *harness.Process, s harness.Metrics) usage {
 	t.Helper()
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	u := usage{"threads": float64(len(threads)), "series": float64(len(s))}
 	for name, metric := range map[string]string{
 		"goroutines": "go_goroutines", "descriptors": "process_open_fds", "heap": "go_memstats_heap_alloc_bytes", "resident": "process_resident_memory_bytes",
 	} {
-		if u[name], err = s.Value(metric, nil); err != nil {
-			t.Fatal(err)
-		}
+		u[name], err = s.Value(metric, nil)
+		harness.Must(t, err)
 	}
 	return u
 }
@@ -91,13 +88,9 @@ func churn(t *testing.T) string {
 	const total, each, base, perMinute = 80 << 30, 600 << 20, 2 << 30, 40 << 20
 	path := filepath.Join(t.TempDir(), "recording.gz")
 	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	z, err := gzip.NewWriterLevel(file, gzip.BestSpeed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	w := bufio.NewWriter(z) // it keeps the first error for Flush
 	fmt.Fprint(w, `{"format":"gpu_leak_exporter recording","version":1}`+"\n"+`{"gpu":{"index":0,"uuid":"GPU-churn"}}`+"\n")
 	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
@@ -121,9 +114,7 @@ func churn(t *testing.T) string {
 		}
 		fmt.Fprint(w, `],"processes_known":true,"processes_complete":true}}`+"\n")
 	}
-	if err := errors.Join(w.Flush(), z.Close(), file.Close()); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, errors.Join(w.Flush(), z.Close(), file.Close()))
 	return path
 }
 
@@ -137,7 +128,6 @@ func soak(t *testing.T, recording string) (all []usage) {
 		all = append(all, used(t, p, p.Scrape(t)))
 	}
 	p.Stop(t)
-	noStack(t, p.Output())
 	return all
 }
 
@@ -157,7 +147,7 @@ func judgeItself(t *testing.T, all []usage, what, verdict string) {
 		fmt.Fprintf(&b, "%d,0,%.0f,%d\n", 1_790_000_000+15*i, u[what], 256<<20)
 	}
 	file := filepath.Join(t.TempDir(), "itself.csv")
-	write(t, file, b.String())
+	harness.WriteFile(t, file, b.String())
 	out, err := exec.Command(harness.Tool(t), "backtest", "--columns=timestamp,gpu,used[B],total[B]", file).CombinedOutput()
 	t.Logf("the detector of its %s memory:\n%s", what, strings.TrimSpace(string(out)))
 	if err != nil || !strings.Contains(string(out), verdict) {

@@ -26,7 +26,7 @@ func TestExamplesSystemd(t *testing.T) {
 	with := strings.Replace(unit, "[Install]", "[Service]\n"+settings+"[Install]", 1)
 	for _, c := range []struct{ name, text, most string }{{"plain", unit, "20"}, {"with probes", with, "26"}} {
 		file := filepath.Join(t.TempDir(), "gpu_leak_exporter.service")
-		write(t, file, c.text)
+		harness.WriteFile(t, file, c.text)
 		out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--threshold="+c.most, file).CombinedOutput()
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		t.Logf("%s: %s", c.name, lines[len(lines)-1])

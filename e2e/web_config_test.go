@@ -44,9 +44,7 @@ func newAuthority(t *testing.T) *authority {
 func (a *authority) sign(t *testing.T, name string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -57,26 +55,19 @@ func (a *authority) sign(t *testing.T, name string) tls.Certificate {
 		a.cert, a.key = c, key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if c.IsCA {
-		if a.cert, err = x509.ParseCertificate(der); err != nil {
-			t.Fatal(err)
-		}
+		a.cert, err = x509.ParseCertificate(der)
+		harness.Must(t, err)
 	}
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	crt := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-	write(t, filepath.Join(a.dir, name+".crt"), string(crt))
-	write(t, filepath.Join(a.dir, name+".key"), string(keyPEM))
+	harness.WriteFile(t, filepath.Join(a.dir, name+".crt"), string(crt))
+	harness.WriteFile(t, filepath.Join(a.dir, name+".key"), string(keyPEM))
 	pair, err := tls.X509KeyPair(crt, keyPEM)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return pair
 }
 
@@ -100,7 +91,7 @@ func TestExamplesWeb(t *testing.T) {
 		"client-certificates.yml": {{nil, nil, 0}, {&prometheus, nil, 200}, {&stranger, nil, 0}, {&other, nil, 0}},
 	} {
 		file := filepath.Join(a.dir, name)
-		write(t, file, harness.ReadExample(t, "web/"+name))
+		harness.WriteFile(t, file, harness.ReadExample(t, "web/"+name))
 		p := harness.LaunchExporter(t, harness.Options{Args: []string{"--source=sim:crashloop", "--web.config.file=" + file}})
 		address := p.Listening(t)
 		if m, err := p.TryScrape(); err == nil {
@@ -113,9 +104,7 @@ func TestExamplesWeb(t *testing.T) {
 			}
 			client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}}
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/metrics", http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			if c.change != nil {
 				c.change(r)
 			}

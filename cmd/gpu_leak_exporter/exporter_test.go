@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/pages"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
@@ -38,7 +39,7 @@ func TestLeakIsSeen(t *testing.T) {
 
 func TestHangup(t *testing.T) {
 	r := startProgram(t, "--source=sim:crashloop", "--log.format=logfmt")
-	must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+	testkit.Must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 	eventually(t, func() error {
 		if !strings.Contains(r.stderr.String(), "there is no --detector.config") {
 			return errors.New("nothing said of SIGHUP")

@@ -10,7 +10,6 @@ import (
 	"io"
 	"math"
 	"net"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -29,7 +29,7 @@ func TestWrongCalls(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		must(t, os.WriteFile(path, []byte(text), 0o600))
+		testkit.Write(t, path, text)
 		return path
 	}
 	unknownKey := write("unknown.yml", "tls_server_confg:\n  cert_file: a\n")
@@ -41,7 +41,7 @@ func TestWrongCalls(t *testing.T) {
 	ownLabel := write("label.yml", "labels: [instance, uuid]\n")
 	twoUsers := write("users.yml", "basic_auth: {username: you, password: y}\n")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	testkit.Must(t, err)
 	defer taken.Close()
 	address := taken.Addr().String()
 
@@ -133,7 +133,7 @@ func TestControlCharacters(t *testing.T) {
 	}
 	// Logfmt escapes some of them.
 	path := filepath.Join(t.TempDir(), "a\x1b\u009b2J\u202eb")
-	must(t, os.WriteFile(path, []byte("none"), 0o600))
+	testkit.Write(t, path, "none")
 	r := startProgram(t, "--source=sim:healthy", "--detector.state-file="+path)
 	r.end()
 	if log := r.stderr.String(); strings.ContainsAny(log, "\x1b\u009b\u202e") || !strings.Contains(log, `\u001b\u009b2J\u202eb`) {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/common/promslog"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 )
 
 // TestLoggersLookAlike writes a line with each of the loggers: both have the same keys, in the same order.
@@ -34,7 +36,7 @@ func TestLoggersLookAlike(t *testing.T) {
 func logConfig(t *testing.T, level, format string) *promslog.Config {
 	t.Helper()
 	c := &promslog.Config{Level: promslog.NewLevel(), Format: promslog.NewFormat()}
-	must(t, c.Level.Set(level))
-	must(t, c.Format.Set(format))
+	testkit.Must(t, c.Level.Set(level))
+	testkit.Must(t, c.Format.Set(format))
 	return c
 }

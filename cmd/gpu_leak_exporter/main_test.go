@@ -16,17 +16,11 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // output collects what the program writes while the test reads it.
 type output struct {
@@ -116,7 +110,7 @@ func startProgram(t *testing.T, args ...string) *running {
 func flagsOf(t *testing.T, args ...string) *config {
 	t.Helper()
 	c, err := parseFlags(args, io.Discard)
-	must(t, err)
+	testkit.Must(t, err)
 	return c
 }
 
@@ -132,10 +126,10 @@ func (r *running) get(t *testing.T, path string) (int, string) {
 	t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get(r.url + path)
-	must(t, err)
+	testkit.Must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	must(t, err)
+	testkit.Must(t, err)
 	return resp.StatusCode, string(body)
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 )
 
 // The budget is the limit of the control group, or GOMEMLIMIT before it. GOGC holds before the exporter's own.
@@ -65,7 +67,7 @@ func TestProcessCollector(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(list...)
 		families, err := registry.Gather()
-		must(t, err)
+		testkit.Must(t, err)
 		values := map[string]float64{}
 		for _, f := range families {
 			m := f.GetMetric()[0]

@@ -13,6 +13,7 @@ import (
 	"github.com/go-kit/log"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/pages"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
@@ -33,17 +34,12 @@ type reloading struct {
 func newReloading(t *testing.T, args ...string) *reloading {
 	t.Helper()
 	r := &reloading{file: filepath.Join(t.TempDir(), "rules.yml")}
-	r.write(t, muting)
+	testkit.Write(t, r.file, muting)
 	cfg := flagsOf(t, append(args, "--detector.config="+r.file)...)
 	resolve := sampler.Resolver(cfg.rules.For)
 	r.muted = func() bool { return resolve(map[string]string{"scope": "process", "pod": "a"}).Mute }
 	r.reloader = newReloader(cfg, func(f sampler.Resolver) { resolve = f }, log.NewLogfmtLogger(&r.log))
 	return r
-}
-
-func (r *reloading) write(t *testing.T, text string) {
-	t.Helper()
-	must(t, os.WriteFile(r.file, []byte(text), 0o600))
 }
 
 func (r *reloading) reloadState() sampler.FileState {
@@ -57,7 +53,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("at the start: muted %v, %+v", r.muted(), started)
 	}
 
-	r.write(t, mistaken)
+	testkit.Write(t, r.file, mistaken)
 	w := request(r, http.MethodPost, pages.ReloadPath)
 	want := r.file + ":5: mute: often: must be true or false\n" + r.file + ":6: the rule has no match: for all series write match: ['{}']\n"
 	if w.Code != http.StatusInternalServerError || w.Body.String() != want {
@@ -70,12 +66,12 @@ func TestReload(t *testing.T) {
 		t.Errorf("%d errors in the log:\n%s", n, &r.log)
 	}
 
-	must(t, os.Remove(r.file))
+	testkit.Must(t, os.Remove(r.file))
 	if w := request(r, http.MethodPost, pages.ReloadPath); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "no such file") || !r.muted() {
 		t.Errorf("status %d, %s", w.Code, w.Body)
 	}
 
-	r.write(t, "groups: []")
+	testkit.Write(t, r.file, "groups: []")
 	if w := request(r, http.MethodPost, pages.ReloadPath); w.Code != http.StatusOK || w.Body.String() != "The rules of "+r.file+" hold.\n" {
 		t.Errorf("status %d, %s", w.Code, w.Body)
 	}
@@ -86,7 +82,7 @@ func TestReload(t *testing.T) {
 
 func TestReloadIsSwitchedOff(t *testing.T) {
 	r := newReloading(t)
-	r.write(t, "groups: []")
+	testkit.Write(t, r.file, "groups: []")
 	if w := request(r, http.MethodPost, pages.ReloadPath); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "--web.enable-lifecycle") ||
 		strings.Count(w.Body.String(), "\n") != 1 {
 		t.Errorf("status %d, %s", w.Code, w.Body)

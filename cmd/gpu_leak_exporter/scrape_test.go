@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
@@ -24,10 +25,10 @@ import (
 func testScrape(t *testing.T, state func() *sampler.State, exporterMetrics bool) (*scrape, *prometheus.Registry) {
 	t.Helper()
 	c, err := collector.New(state, collector.Options{})
-	must(t, err)
+	testkit.Must(t, err)
 	others := prometheus.NewRegistry()
 	s, err := newScrape(c, others, exporterMetrics, slog.New(slog.DiscardHandler))
-	must(t, err)
+	testkit.Must(t, err)
 	return s, others
 }
 
@@ -41,7 +42,7 @@ func answerTo(t *testing.T, h http.Handler, accept, encoding string) (http.Heade
 	var body io.Reader = w.Body
 	if w.Header().Get("Content-Encoding") == "gzip" {
 		z, err := gzip.NewReader(body)
-		must(t, err)
+		testkit.Must(t, err)
 		body = z
 	}
 	text, err := io.ReadAll(body)

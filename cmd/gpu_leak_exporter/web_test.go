@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpu_leak_exporter/internal/limits"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -54,7 +55,7 @@ func handlerOf(t *testing.T, state func() *sampler.State, args ...string) http.H
 	cfg := flagsOf(t, args...)
 	discard := slog.New(slog.DiscardHandler)
 	h, err := newHandler(cfg, state, http.NotFoundHandler(), limits.New(limits.Config{MaxRequests: cfg.maxRequests, Logger: discard}), discard)
-	must(t, err)
+	testkit.Must(t, err)
 	return h
 }
 

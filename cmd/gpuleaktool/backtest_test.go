@@ -8,12 +8,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -22,17 +20,8 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/backtest"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // tool runs the program.
 func tool(ctx context.Context, args ...string) (code int, stdout, stderr string) {
@@ -45,38 +34,18 @@ func tool(ctx context.Context, args ...string) (code int, stdout, stderr string)
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	must(t, os.WriteFile(path, []byte(text), 0o600))
+	testkit.Write(t, path, text)
 	return path
-}
-
-// read returns what a file holds.
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	must(t, err)
-	return string(text)
 }
 
 // held returns the flags that ask a Prometheus which answers with a file of testdata.
 func held(t *testing.T, name string) []string {
 	t.Helper()
-	answer := read(t, "testdata/"+name)
+	answer := testkit.Read(t, "testdata/"+name)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
 	t.Cleanup(server.Close)
 	metric := regexp.MustCompile(`"__name__":"(\w+)"`).FindStringSubmatch(answer)[1]
 	return []string{"--prometheus.url=" + server.URL, "--query=" + metric, "--start=2026-03-01T12:00:00Z", "--end=2026-03-01T18:00:00Z"}
-}
-
-// golden compares with a file of testdata, or rewrites it with -update.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		must(t, os.WriteFile(path, []byte(got), 0o644))
-	}
-	if got != read(t, path) {
-		t.Errorf("differs from %s; see what changed with go test . -update and git diff\n%.3000s", path, got)
-	}
 }
 
 func TestBacktestGolden(t *testing.T) {
@@ -105,7 +74,7 @@ func TestBacktestGolden(t *testing.T) {
 			if code != c.code || stderr != "" {
 				t.Errorf("exit code %d, want %d: %s", code, c.code, stderr)
 			}
-			golden(t, c.golden, stdout)
+			testkit.Golden(t, "testdata/"+c.golden, stdout)
 			_, again, _ := tool(t.Context(), append([]string{"backtest"}, c.args...)...)
 			if again != stdout {
 				t.Error("a second run says something else")
@@ -116,14 +85,14 @@ func TestBacktestGolden(t *testing.T) {
 
 // The pages show what the program prints: a reader compares the two.
 func TestReadmeShowsTheTable(t *testing.T) {
-	page := read(t, "../../README.md")
-	for line := range strings.Lines(read(t, "testdata/leak.table")) {
+	page := testkit.Read(t, "../../README.md")
+	for line := range strings.Lines(testkit.Read(t, "testdata/leak.table")) {
 		if !strings.Contains(page, line) {
 			t.Errorf("README.md lacks this line of testdata/leak.table:\n%s", line)
 		}
 	}
 	const example = "No leak yet: it may be the start of a program, and must grow for another 37 min."
-	if !strings.Contains(read(t, "testdata/withheld.table"), example) || !strings.Contains(read(t, "../../docs/backtest.md"), example) {
+	if !strings.Contains(testkit.Read(t, "testdata/withheld.table"), example) || !strings.Contains(testkit.Read(t, "../../docs/backtest.md"), example) {
 		t.Errorf("docs/backtest.md and testdata/withheld.table do not both say: %s", example)
 	}
 }
@@ -138,7 +107,7 @@ func lines(t *testing.T, text string) []backtest.Line {
 		if errors.Is(err, io.EOF) {
 			return list
 		}
-		must(t, err)
+		testkit.Must(t, err)
 		if n := len(list); n > 0 && l.Time.Before(list[n-1].Time) {
 			t.Errorf("%s comes after %s", l.Time, list[n-1].Time)
 		}
@@ -276,7 +245,7 @@ func TestInterruptedBacktest(t *testing.T) {
 // TestBacktestTraces backtests real logs.
 func TestBacktestTraces(t *testing.T) {
 	paths, err := filepath.Glob("../../../shared/traces/*.csv")
-	must(t, err)
+	testkit.Must(t, err)
 	if len(paths) == 0 {
 		t.Skip("traces: there are none in ../../../shared/traces")
 	}

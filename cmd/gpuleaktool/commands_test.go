@@ -8,11 +8,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 )
 
 // TestCommandsAreNamed has the first sentence of the help and the table of rooms name each command.
 func TestCommandsAreNamed(t *testing.T) {
-	_, row, _ := strings.Cut(read(t, "../../docs/architecture.md"), "| `cmd/gpuleaktool` |")
+	_, row, _ := strings.Cut(testkit.Read(t, "../../docs/architecture.md"), "| `cmd/gpuleaktool` |")
 	row, _, _ = strings.Cut(row, "\n")
 	code, help, stderr := tool(t.Context(), "--help")
 	if code != exitOK {

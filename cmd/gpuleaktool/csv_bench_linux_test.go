@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 )
 
 // BenchmarkBacktestCSV runs the tool over a log of nvidia-smi, a line a second. samples/s is what a core does, whatever else
@@ -19,9 +21,7 @@ func BenchmarkBacktestCSV(b *testing.B) {
 	const rows = 500_000
 	path := filepath.Join(b.TempDir(), "log.csv")
 	f, err := os.Create(path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	w := bufio.NewWriter(f)
 	fmt.Fprintln(w, "timestamp, index, uuid, memory.total [MiB], memory.used [MiB]")
 	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
@@ -29,12 +29,8 @@ func BenchmarkBacktestCSV(b *testing.B) {
 		t := begin.Add(time.Duration(i) * time.Second)
 		fmt.Fprintf(w, "%s, 0, GPU-c6bbd36b-1111-2222-3333-444455556666, 81559 MiB, %d MiB\n", t.Format("2006/01/02 15:04:05.000"), 20000+i%30*64)
 	}
-	if err := w.Flush(); err != nil {
-		b.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, w.Flush())
+	testkit.Must(b, f.Close())
 	b.ReportAllocs()
 	begun := processorTime(b)
 	b.ResetTimer()
@@ -50,8 +46,6 @@ func BenchmarkBacktestCSV(b *testing.B) {
 func processorTime(tb testing.TB) time.Duration {
 	tb.Helper()
 	var r syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		tb.Fatal(err)
-	}
+	testkit.Must(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }

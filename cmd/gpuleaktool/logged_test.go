@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 )
 
 // leakRow is a row of testdata/leak.csv.
@@ -26,7 +28,7 @@ type leakRow struct {
 // leakRows returns the rows of testdata/leak.csv, to the second.
 func leakRows(t *testing.T) (list []leakRow) {
 	t.Helper()
-	rows, err := csv.NewReader(strings.NewReader(read(t, "testdata/leak.csv"))).ReadAll()
+	rows, err := csv.NewReader(strings.NewReader(testkit.Read(t, "testdata/leak.csv"))).ReadAll()
 	for _, row := range rows[min(1, len(rows)):] { // uuid, memory.total, index, timestamp, memory.used
 		var r leakRow
 		at, wrong := time.Parse("2006/01/02 15:04:05", strings.TrimSpace(row[3]))
@@ -35,7 +37,7 @@ func leakRows(t *testing.T) (list []leakRow) {
 		r.t = at.Truncate(time.Second)
 		list = append(list, r)
 	}
-	must(t, err)
+	testkit.Must(t, err)
 	return list
 }
 
@@ -98,7 +100,7 @@ func eachMoment(write func(rows []leakRow) string) func([]leakRow) string {
 
 // TestDocsCommands reads each command of docs/backtest.md: it lacks no more than its file.
 func TestDocsCommands(t *testing.T) {
-	commands := regexp.MustCompile("`gpuleaktool (backtest [^`]*[a-z])`").FindAllStringSubmatch(read(t, "../../docs/backtest.md"), -1)
+	commands := regexp.MustCompile("`gpuleaktool (backtest [^`]*[a-z])`").FindAllStringSubmatch(testkit.Read(t, "../../docs/backtest.md"), -1)
 	if len(commands) < 7 {
 		t.Fatalf("docs/backtest.md has %d commands", len(commands))
 	}
@@ -167,7 +169,7 @@ var otherPrograms = map[string]func([]leakRow) string{
 // TestOtherLogs runs each command of docs/backtest.md that makes CSV of another log. The tool reads that, and finds the leak at the
 // same moment in each; where the log tells the capacity, it would have paged at the same moment, too.
 func TestOtherLogs(t *testing.T) {
-	_, list, _ := strings.Cut(read(t, "../../docs/backtest.md"), "\n## Other logs\n")
+	_, list, _ := strings.Cut(testkit.Read(t, "../../docs/backtest.md"), "\n## Other logs\n")
 	list, _, _ = strings.Cut(list, "\n## ")
 	commands := regexp.MustCompile("(?m)^- (.*):\n  `(.* ([a-z]+\\.[a-z]+)) \\| gpuleaktool (backtest (?:.* )?-)`$").FindAllStringSubmatch(list, -1)
 	if len(commands) != len(otherPrograms) || len(commands) != strings.Count(list, "\n- ") {
@@ -187,7 +189,7 @@ func TestOtherLogs(t *testing.T) {
 				cmd := exec.CommandContext(t.Context(), "sh", "-c", convert)
 				cmd.Dir = filepath.Dir(log)
 				made, err := cmd.Output()
-				must(t, err)
+				testkit.Must(t, err)
 				pipe(t, write(t, "made.csv", string(made)))
 				code, stdout, stderr := tool(t.Context(), args...)
 				paged := "Would have paged at 2026-03-01 13:11 UTC for "

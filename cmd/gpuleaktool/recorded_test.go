@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 )
 
 // TestLeftOut warns of the lines of logs that are of no use, in the order of the files.
@@ -42,7 +44,7 @@ func TestLeftOut(t *testing.T) {
 func pipe(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.Open(path)
-	must(t, err)
+	testkit.Must(t, err)
 	before := os.Stdin
 	os.Stdin = file
 	t.Cleanup(func() {
@@ -89,9 +91,9 @@ func TestStandardInput(t *testing.T) {
 // end the wait for it.
 func TestSilentPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
-	must(t, syscall.Mkfifo(path, 0o600))
+	testkit.Must(t, syscall.Mkfifo(path, 0o600))
 	silent, err := os.OpenFile(path, os.O_RDWR, 0) // as a reader, too: that waits for nobody
-	must(t, err)
+	testkit.Must(t, err)
 	defer silent.Close() // then the readers that were left behind end
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)

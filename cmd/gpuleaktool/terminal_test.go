@@ -17,7 +17,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -26,6 +25,7 @@ import (
 	"unicode"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/watch"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 )
 
 // hostile is a name that clears the screen, in two ways, turns the text around, and is no UTF-8.
@@ -35,7 +35,7 @@ const hostile = "evil\x1b[2J\u009b2J\u202e\x7f\xff"
 func answeringRaw(t *testing.T, answer string, done func()) (url string) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
+	testkit.Must(t, err)
 	ended := make(chan struct{})
 	t.Cleanup(func() { _ = listener.Close(); <-ended })
 	go func() {
@@ -58,10 +58,10 @@ func answeringRaw(t *testing.T, answer string, done func()) (url string) {
 func withName(t *testing.T, name string) (url string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	testkit.Must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	must(t, err)
+	testkit.Must(t, err)
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
@@ -77,11 +77,11 @@ func hostileFiles(t *testing.T) (file func(name string) string) {
 	file = func(name string) string { return filepath.Join(dir, hostile+name) }
 	rising := strings.NewReplacer("serve", hostile, "GPU-00", "GPU-"+hostile)
 	for name, text := range map[string]string{
-		"apps.csv": rising.Replace(read(t, "testdata/apps.csv")), "text": hostile, "json": `{"a":` + hostile, "om": "a_bytes{x=\"" + hostile + "\"} 5 " + hostile + "\n",
+		"apps.csv": rising.Replace(testkit.Read(t, "testdata/apps.csv")), "text": hostile, "json": `{"a":` + hostile, "om": "a_bytes{x=\"" + hostile + "\"} 5 " + hostile + "\n",
 		"rules.yml": "groups:\n- name: \"a\\e[2J\\x9b2J\\u202e\"\n  rules:\n  - match: ['{gpu=\"0\"}']\n    leak_threshold: 0.9\n",
 		"wrong.yml": "groups: [\"\\e[2J\\x9b2J\"", "http.yml": "\"\\e[2J\\x9b2J\": 1\n",
 	} {
-		must(t, os.WriteFile(file(name), []byte(text), 0o600))
+		testkit.Write(t, file(name), text)
 	}
 	return file
 }

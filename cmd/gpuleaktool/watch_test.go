@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/watch"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 )
 
 // node answers as an exporter does whose only GPU has that verdict, with a note if it has one.
@@ -83,9 +84,7 @@ func TestWatchNobody(t *testing.T) {
 // Without an address it looks at this machine. One without a GPU has nothing to show.
 func TestWatchHereWithoutGPU(t *testing.T) {
 	sysfs := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(sysfs, "bus/pci/devices"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.MkdirAll(filepath.Join(sysfs, "bus/pci/devices"), 0o700))
 	code, stdout, stderr := tool(t.Context(), "watch", "--once", "--nvml.library-path=/none/libnvidia-ml.so.1", "--path.sysfs="+sysfs)
 	const want = "NOT KNOWN: This node has no NVIDIA GPU: give the address of an exporter, such as http://node7:9844.\nAs of "
 	if code != 3 || !strings.HasPrefix(stdout, want) || stderr != "" {

@@ -15,6 +15,14 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
+// must ends the test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // line returns a scenario of one process that holds 8 GiB, and from hour one on so many bytes more each second, until the GPU of
 // 16 GiB is full or twelve hours are over.
 func line(slice gpu.Opt[uint32], rate float64) *fleet.Scenario {
@@ -74,9 +82,7 @@ func printed(t *testing.T, opt options) string {
 		opt.seeds = seedRange{1, 1}
 	}
 	var out strings.Builder
-	if err := bench(&out, opt); err != nil {
-		t.Fatal(err)
-	}
+	must(t, bench(&out, opt))
 	return out.String()
 }
 
@@ -112,9 +118,7 @@ func TestDeterministic(t *testing.T) {
 // The values of the table of constants are those of the code.
 func TestConstants(t *testing.T) {
 	table, err := os.ReadFile("../../detector/CONSTANTS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var text []byte
 	rows := regexp.MustCompile("(?m)^\\| `(\\w+)` \\| `([^`]+)` ").FindAllStringSubmatch(string(table), -1)
 	if len(rows) < 50 {

@@ -30,9 +30,7 @@ func TestLives(t *testing.T) {
 // TestDuring cuts a life out of a recording: only what leaks in it counts, and its minutes are its own.
 func TestDuring(t *testing.T) {
 	w, err := watch(line(gpu.Opt[uint32]{}, 1<<20), livesJudges)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	start, end := w.truth.Start, w.truth.Start+w.length
 	for name, c := range map[string]struct {
 		from, until time.Duration

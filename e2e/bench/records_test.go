@@ -85,22 +85,14 @@ func replayed(t *testing.T, path string) *shift {
 	r := &shift{truth: map[string]float64{}, healthy: map[string]bool{}, rates: map[string]float64{}}
 	r.read(t, path+".truth.json")
 	file, err := os.Open(path + ".rec.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer file.Close()
 	unpacked, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	from, err := replay.NewReader(path, unpacked, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d, err := detector.NewDomain(func(detector.Subject[gpu.ProcessID]) detector.Config { return detector.DefaultConfig() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var frames finding.Frames
 	var first time.Duration
 	began := 0.0
@@ -109,18 +101,14 @@ func replayed(t *testing.T, path string) *shift {
 		if errors.Is(err, io.EOF) {
 			return r
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if first == 0 {
 			first, began = s.T, float64(s.Time.UnixNano())/1e9
 		}
 		now := began + (s.T - first).Seconds()
 		s.T = first + pace*(s.T-first)
 		frame, _ := frames.Device(info, &s)
-		if err := d.Observe(frame); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Observe(frame))
 		r.note(now, &s, d.Judgement())
 	}
 }
@@ -144,18 +132,14 @@ func (r *shift) note(now float64, s *gpu.Sample, j *detector.Judgement[gpu.Proce
 func (r *shift) read(t *testing.T, path string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var programs map[string][]struct {
 		Time  float64
 		Event string
 		Leaks bool
 		Rate  float64
 	}
-	if err := json.Unmarshal(text, &programs); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &programs))
 	for name, events := range programs {
 		for _, e := range events {
 			switch {

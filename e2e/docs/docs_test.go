@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
 // root is the root of the repository.
@@ -39,13 +41,10 @@ var (
 // read returns the page at a path from the root.
 func read(t *testing.T, path string) *page {
 	t.Helper()
-	source, err := os.ReadFile(filepath.Join(root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := harness.ReadFile(t, filepath.Join(root, path))
 	p := &page{path: path, anchors: map[string]bool{}}
 	var outside strings.Builder // of blocks
-	for i, part := range strings.Split(string(source), "```") {
+	for i, part := range strings.Split(source, "```") {
 		if i%2 == 0 {
 			outside.WriteString(part)
 			continue

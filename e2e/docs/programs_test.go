@@ -44,10 +44,7 @@ func namesFlags(path string) bool {
 func TestFlagsAndTargetsExist(t *testing.T) {
 	t.Parallel()
 	flags := flagsOf(t, harness.Exporter(t), harness.Tool(t))
-	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	makefile := harness.ReadFile(t, filepath.Join(root, "Makefile"))
 	found := 0
 	for _, p := range pages(t) {
 		if !namesFlags(p.path) {
@@ -69,7 +66,7 @@ func TestFlagsAndTargetsExist(t *testing.T) {
 			}
 			for _, m := range targetIn.FindAllStringSubmatch(code, -1) {
 				found++
-				if !regexp.MustCompile(`(?m)^(` + m[1] + `:|DETAILS :=.* ` + m[1] + `\b)`).Match(makefile) {
+				if !regexp.MustCompile(`(?m)^(` + m[1] + `:|DETAILS :=.* ` + m[1] + `\b)`).MatchString(makefile) {
 					t.Errorf("%s: the Makefile has no target %s", p.path, m[1])
 				}
 			}
@@ -85,11 +82,8 @@ func flagsOf(t *testing.T, programs ...string) map[string]bool {
 	t.Helper()
 	flags := map[string]bool{}
 	for _, program := range programs {
-		out, err := exec.Command(program, "--help-long").CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", program, err, out)
-		}
-		for _, m := range regexp.MustCompile(`--(?:\[no-\])?([a-z][a-z0-9.-]*)`).FindAllStringSubmatch(string(out), -1) {
+		help := harness.Run(t, exec.Command(program, "--help-long"))
+		for _, m := range regexp.MustCompile(`--(?:\[no-\])?([a-z][a-z0-9.-]*)`).FindAllStringSubmatch(help, -1) {
 			flags[m[1]] = true
 		}
 	}
@@ -135,9 +129,7 @@ func TestDemoStack(t *testing.T) {
 // another program.
 func TestDemoPortInUse(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	defer taken.Close()
 	address := taken.Addr().String()
 	for _, args := range [][]string{
@@ -161,9 +153,7 @@ func startDemo(t *testing.T, target, setting string) *harness.Output {
 	demo.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	o := &harness.Output{}
 	demo.Stdout = o
-	if err := demo.Start(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, demo.Start())
 	t.Cleanup(func() {
 		_ = syscall.Kill(-demo.Process.Pid, syscall.SIGINT)
 		_ = demo.Wait() // make tells of the signal

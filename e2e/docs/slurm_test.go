@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
 // TestSlurmScripts runs the prolog and the epilog as Slurm would, for a job on GPUs 0 and 2.
@@ -28,9 +30,7 @@ func TestSlurmScripts(t *testing.T) {
 	run := func(script string) {
 		cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
 		cmd.Env = append(os.Environ(), "SLURM_JOB_ID=4711", "SLURM_JOB_GPUS=0,2")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s\n%s", err, out, script)
-		}
+		harness.Run(t, cmd)
 	}
 	run(scripts[0])
 	for _, gpu := range []string{"0", "2"} {
@@ -61,15 +61,11 @@ func TestSlurmHealth(t *testing.T) {
 		for name, body := range map[string]string{
 			"gpuleaktool": c.tool, "hostname": "echo node7", "scontrol": fmt.Sprintf("echo \"$@\" >> %s/said", bin),
 		} {
-			if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+body+"\n"), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+body+"\n"), 0o700))
 		}
 		cmd := exec.Command("bash", "-c", script)
 		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
+		harness.Run(t, cmd)
 		if said, _ := os.ReadFile(filepath.Join(bin, "said")); string(said) != c.want {
 			t.Errorf("Slurm is told %q, want %q", said, c.want)
 		}

@@ -4,14 +4,13 @@
 package fakenvml
 
 import (
-	"debug/elf"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
 func TestEnumerateAtInit(t *testing.T) {
@@ -48,9 +47,7 @@ func TestInitErrors(t *testing.T) {
 	t.Setenv(EnvState, filepath.Join(t.TempDir(), "none"))
 	is(t, "no script", r.nvml.Init(), nvml.ERROR_DRIVER_NOT_LOADED)
 	broken := filepath.Join(t.TempDir(), "broken")
-	if err := os.WriteFile(broken, []byte("fakenvml 1\ngpu GPU-1\nnonsense 7\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.WriteFile(broken, []byte("fakenvml 1\ngpu GPU-1\nnonsense 7\n"), 0o644))
 	t.Setenv(EnvState, broken)
 	is(t, "broken script", r.nvml.Init(), nvml.ERROR_UNKNOWN)
 	if e := r.log().ScriptError; e != "line 3: unknown statement: nonsense 7" {
@@ -77,51 +74,4 @@ func TestShutdownWhileInsideIsRecorded(t *testing.T) {
 	n.Faults = nil
 	r.write()
 	is(t, "released", <-done, nvml.SUCCESS)
-}
-
-// TestExports compares the library with the header, and a library with missing symbols.
-func TestExports(t *testing.T) {
-	dir, err := goNVMLHeader()
-	if err != nil {
-		t.Fatal(err)
-	}
-	header, err := os.ReadFile(filepath.Join(dir, "nvml.h"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	functions, err := parseHeader(string(header))
-	if err != nil {
-		t.Fatal(err)
-	}
-	symbols := exported(t, library)
-	for _, f := range functions {
-		if !slices.Contains(symbols, f.name) {
-			t.Errorf("%s is not exported", f.name)
-		}
-	}
-	if len(symbols) != len(functions) {
-		t.Errorf("%d symbols for %d functions", len(symbols), len(functions))
-	}
-	if _, err := Build(t.TempDir(), "nvmlNoSuchFunction"); err == nil || !strings.Contains(err.Error(), "nvmlNoSuchFunction") {
-		t.Errorf("leaving out what is not there: %v", err)
-	}
-}
-
-func exported(t *testing.T, path string) []string {
-	f, err := elf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	all, err := f.DynamicSymbols()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, s := range all {
-		if s.Section != elf.SHN_UNDEF && elf.ST_TYPE(s.Info) == elf.STT_FUNC {
-			names = append(names, s.Name)
-		}
-	}
-	return names
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
 // library is built once for all tests: the dynamic linker binds go-nvml's calls to the first library that it loads.
@@ -68,17 +70,13 @@ func start(t *testing.T, n *Node) *rig {
 
 func (r *rig) write() {
 	r.t.Helper()
-	if err := r.node.Write(r.script); err != nil {
-		r.t.Fatal(err)
-	}
+	harness.Must(r.t, r.node.Write(r.script))
 }
 
 func (r *rig) log() Calls {
 	r.t.Helper()
 	c, err := ReadCalls(r.calls)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	harness.Must(r.t, err)
 	return c
 }
 

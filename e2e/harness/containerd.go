@@ -68,20 +68,14 @@ func StartContainerd(t testing.TB) *Containerd {
 	}
 	// The directory of a test has too long a name for a socket in it.
 	dir, err := os.MkdirTemp("", "cd") //nolint:usetesting // see above
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	c := &Containerd{Socket: filepath.Join(dir, "c.sock"), dir: dir, pods: map[string]*pod{}}
 	t.Cleanup(func() { c.clear(t) })
 	config := fmt.Sprintf(containerdConfig, dir, c.Socket, image)
-	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o600))
 	conn, err := grpc.NewClient("unix://"+c.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true))) // it may be starting
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	c.runtime, c.images = cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)
 	process := start(t, "containerd", exec.Command("containerd", "--config", filepath.Join(c.dir, "config.toml")))
@@ -152,17 +146,13 @@ func (c *Containerd) RunContainer(t testing.TB, namespace, name string, config *
 	created, err := c.runtime.CreateContainer(ctx, &cri.CreateContainerRequest{
 		PodSandboxId: p.id, Config: config, SandboxConfig: p.config,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	containerID := created.GetContainerId()
 	if _, err := c.runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: containerID}); err != nil {
 		t.Fatal(err)
 	}
 	status, err := c.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: containerID, Verbose: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	var info struct{ PID int }
 	if err := json.Unmarshal([]byte(status.GetInfo()["info"]), &info); err != nil || info.PID == 0 {
 		t.Fatalf("container %s has no pid: %v: %s", containerID, err, status.GetInfo())
@@ -194,9 +184,7 @@ func (c *Containerd) newPod(t testing.TB, namespace, name string, shared *cri.Na
 	ctx, cancel := context.WithTimeout(t.Context(), runtimeTimeout)
 	defer cancel()
 	r, err := c.runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	p := &pod{r.GetPodSandboxId(), config}
 	c.pods[namespace+"/"+name] = p
 	return p
@@ -223,9 +211,7 @@ func (c *Containerd) removePods(t testing.TB) {
 func (c *Containerd) importImage(t testing.TB) {
 	t.Helper()
 	file, err := buildImage()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	c.ImportImage(t, file, image)
 }
 
@@ -233,10 +219,7 @@ func (c *Containerd) importImage(t testing.TB) {
 // from.
 func (c *Containerd) ImportImage(t testing.TB, file, name string) {
 	t.Helper()
-	cmd := exec.Command("ctr", "--address", c.Socket, "--namespace", "k8s.io", "images", "import", "--snapshotter", "native", file)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", cmd, err, out)
-	}
+	Run(t, exec.Command("ctr", "--address", c.Socket, "--namespace", "k8s.io", "images", "import", "--snapshotter", "native", file))
 	Eventually(t, startDeadline, func() error { // its CRI plugin hears of it later
 		ctx, cancel := context.WithTimeout(t.Context(), runtimeTimeout)
 		defer cancel()

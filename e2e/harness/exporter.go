@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -47,7 +48,7 @@ func StartExporter(t testing.TB, o Options) *Process {
 }
 
 // LaunchExporter runs the exporter as StartExporter does and returns at once,
-// for a test in which it cannot start.
+// for a test in which it cannot start. One that prints a stack fails the test.
 func LaunchExporter(t testing.TB, o Options) *Process {
 	t.Helper()
 	program := o.Program
@@ -62,16 +63,38 @@ func LaunchExporter(t testing.TB, o Options) *Process {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	}
 	cmd.Env = append(os.Environ(), o.Env...)
-	return start(t, "gpu_leak_exporter", cmd)
+	p := start(t, "gpu_leak_exporter", cmd)
+	t.Cleanup(func() {
+		p.Stop(t)
+		for _, word := range []string{"goroutine ", "panic:", "SIGSEGV", "DATA RACE"} {
+			if strings.Contains(p.Output(), word) {
+				t.Errorf("the output of the exporter has %q", word)
+			}
+		}
+	})
+	return p
+}
+
+// Replay runs the exporter over a recording of so many GPUs, with a limit of memory as in a pod, until the end of the
+// test. It returns once all of them have come to their end.
+func Replay(t testing.TB, path, speed string, gpus int) *Process {
+	t.Helper()
+	p := StartExporter(t, Options{Env: []string{"GOMEMLIMIT=1GiB"}, Args: []string{"--source=replay:" + path, "--source.speed=" + speed}})
+	Eventually(t, startDeadline, func() error {
+		// It is logged after the last row has been judged and published.
+		if n := strings.Count(p.Output(), "the recording has ended"); n != gpus {
+			return fmt.Errorf("%d of %d GPUs have come to the end", n, gpus)
+		}
+		return nil
+	})
+	return p
 }
 
 // Scrape reads /metrics.
 func (p *Process) Scrape(t testing.TB) Metrics {
 	t.Helper()
 	m, err := p.TryScrape()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return m
 }
 

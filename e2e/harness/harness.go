@@ -62,7 +62,9 @@ var buildExporter = sync.OnceValues(func() (string, error) { return build("gpu_l
 // test binary; with the race detector if the variable E2E_RACE is not empty.
 func Exporter(t testing.TB) string {
 	t.Helper()
-	return must(t, buildExporter)
+	path, err := buildExporter()
+	Must(t, err)
+	return path
 }
 
 var buildTool = sync.OnceValues(func() (string, error) { return build("gpuleaktool") })
@@ -70,15 +72,8 @@ var buildTool = sync.OnceValues(func() (string, error) { return build("gpuleakto
 // Tool returns the path of gpuleaktool, built as Exporter builds.
 func Tool(t testing.TB) string {
 	t.Helper()
-	return must(t, buildTool)
-}
-
-func must(t testing.TB, build func() (string, error)) string {
-	t.Helper()
-	path, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, err := buildTool()
+	Must(t, err)
 	return path
 }
 
@@ -114,14 +109,44 @@ func ExternalTool(t testing.TB, name string) string {
 	return path
 }
 
+// Must ends the test at an error.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ReadFile returns the text of a file.
+func ReadFile(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	Must(t, err)
+	return string(text)
+}
+
+// WriteFile makes a file and the folders above it.
+func WriteFile(t testing.TB, path, text string) {
+	t.Helper()
+	Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	Must(t, os.WriteFile(path, []byte(text), 0o644))
+}
+
+// Run runs a program, which has to end well, and returns what it prints.
+func Run(t testing.TB, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	return string(out)
+}
+
 // Eventually calls cond until it returns nil. It fails the test with cond's last
 // error after the deadline.
 func Eventually(t testing.TB, deadline time.Duration, cond func() error) {
 	t.Helper()
-	err := poll(deadline, nil, cond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, poll(deadline, nil, cond))
 }
 
 // poll calls cond until it returns nil, the deadline is over or stop is closed.
@@ -181,9 +206,7 @@ func start(t testing.TB, name string, cmd *exec.Cmd) *Process {
 			close(p.done)
 		}
 	}()
-	if err := <-started; err != nil {
-		t.Fatal(err)
-	}
+	Must(t, <-started)
 	t.Cleanup(func() {
 		p.Stop(t)
 		if t.Failed() {

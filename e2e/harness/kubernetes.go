@@ -62,9 +62,7 @@ func StartKubernetes(t testing.TB) *Kubernetes {
 		"tokens.csv":   adminToken + `,admin,1,"system:masters"`,
 		"accounts.pem": privateKey(t),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	serve(t, dir, "etcd", "--data-dir=data", "--listen-client-urls=unix://etcd:1", "--advertise-client-urls=unix://etcd:1",
 		"--listen-peer-urls=unix://etcd:2", "--initial-advertise-peer-urls=unix://etcd:2", "--initial-cluster=default=unix://etcd:2")
@@ -76,9 +74,7 @@ func StartKubernetes(t testing.TB) *Kubernetes {
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=accounts.pem", "--service-account-signing-key-file=accounts.pem",
 		// There is no kubelet that could say that it is well.
 		"--disable-admission-plugins=TaintNodesByCondition", "--allow-privileged")
-	if err := poll(clusterDeadline, api.done, func() error { _, err := k.call(http.MethodGet, "/readyz", ""); return err }); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, poll(clusterDeadline, api.done, func() error { _, err := k.call(http.MethodGet, "/readyz", ""); return err }))
 	serve(t, dir, "kube-controller-manager", "--kubeconfig=kubeconfig", "--leader-elect=false", "--secure-port=0",
 		"--controllers=daemonset-controller,deployment-controller,replicaset-controller,serviceaccount-controller,namespace-controller,"+
 			"garbage-collector-controller,resourcequota-controller,clusterrole-aggregation-controller")
@@ -102,9 +98,7 @@ func serve(t testing.TB, dir, name string, args ...string) *Process {
 func privateKey(t testing.TB) string {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 }
 
@@ -112,36 +106,26 @@ func privateKey(t testing.TB) string {
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
 
-// Run runs kubectl or helm on the cluster and returns what it prints, with its errors.
-func (k *Kubernetes) Run(t testing.TB, program, stdin string, args ...string) (string, error) {
+// Run runs kubectl or helm on the cluster, which has to succeed, and returns what it prints.
+func (k *Kubernetes) Run(t testing.TB, program, stdin string, args ...string) string {
 	t.Helper()
 	home := t.TempDir()
 	cmd := exec.Command(ExternalTool(t, program), args...)
 	cmd.Dir = Root()
 	cmd.Stdin = strings.NewReader(stdin)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+k.Kubeconfig, "HOME="+home)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, out)
-	}
-	return string(out), err
+	return Run(t, cmd)
 }
 
 // Kubectl runs kubectl, which has to succeed.
 func (k *Kubernetes) Kubectl(t testing.TB, args ...string) string {
 	t.Helper()
-	out, err := k.Run(t, "kubectl", "", args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return k.Run(t, "kubectl", "", args...)
 }
 
 // Apply has the API server apply each document of a manifest: first it tries all, then it keeps them. Namespaces are kept at once,

@@ -30,9 +30,7 @@ func StartOldest(t testing.TB, config string) *Process {
 func startPrometheus(t testing.TB, name, config string) *Process {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "config.yml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, os.WriteFile(filepath.Join(dir, "config.yml"), []byte(config), 0o600))
 	cmd := exec.Command(ExternalTool(t, name), "--storage.tsdb.path=data", "--config.file=config.yml", "--web.listen-address=127.0.0.1:0")
 	cmd.Dir = dir
 	p := start(t, name, cmd)
@@ -56,11 +54,7 @@ func ExampleConfig(t testing.TB, rules string, exporters ...*Process) string {
 // ReadExample returns a file of examples/.
 func ReadExample(t testing.TB, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(Root(), "examples", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return ReadFile(t, filepath.Join(Root(), "examples", name))
 }
 
 // Replace replaces a part of a text that has to be there n times: what a test
@@ -88,10 +82,7 @@ func FastRules(t testing.TB) string {
 	dir := t.TempDir()
 	for _, field := range []string{"prometheusAlerts", "prometheusRules"} {
 		file := filepath.Join(dir, field+".yaml") // JSON is YAML
-		cmd := exec.Command(ExternalTool(t, "jsonnet"), "-J", filepath.Join(Root(), "mixin"), "-o", file, "-e", "("+atOnce+")."+field)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", cmd, err, out)
-		}
+		Run(t, exec.Command(ExternalTool(t, "jsonnet"), "-J", filepath.Join(Root(), "mixin"), "-o", file, "-e", "("+atOnce+")."+field))
 	}
 	return dir
 }

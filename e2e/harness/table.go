@@ -15,20 +15,15 @@ import (
 func HoldTable(t *testing.T, file, table string, update bool) {
 	t.Helper()
 	path := filepath.Join(Root(), file)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := ReadFile(t, path)
 	from, to := "<!-- "+t.Name()+" writes this table. -->\n", "<!-- its end -->\n"
-	head, rest, found := strings.Cut(string(text), from)
+	head, rest, found := strings.Cut(text, from)
 	old, tail, ended := strings.Cut(rest, to)
 	switch {
 	case !found || !ended:
 		t.Fatalf("%s has no %q", file, from)
 	case update:
-		if err := os.WriteFile(path, []byte(head+from+table+to+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		Must(t, os.WriteFile(path, []byte(head+from+table+to+tail), 0o644))
 	case old != table:
 		t.Errorf("the table of %s is another one; with -update the test writes it\n%s", file, table)
 	}

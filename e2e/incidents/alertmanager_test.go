@@ -120,23 +120,23 @@ type alertmanager struct {
 func startAlertmanager(t *testing.T, to *onCall) *alertmanager {
 	t.Helper()
 	conf, err := config.LoadFile(filepath.Join(harness.Root(), "examples/alertmanager.yml"))
-	must(t, err)
+	harness.Must(t, err)
 	logger, registry, flags, record := slog.New(slog.DiscardHandler), prometheus.NewRegistry(), featurecontrol.NoopFlags{}, eventrecorder.Recorder{}
 	tmpl, err := template.FromGlobs(conf.Templates)
-	must(t, err)
+	harness.Must(t, err)
 	tmpl.ExternalURL = address("alertmanager:9093")
 	receivers := map[string][]notify.Integration{}
 	for _, r := range conf.Receivers {
 		receivers[r.Name], err = receiver.BuildReceiverIntegrations(r, tmpl, logger, commoncfg.WithDialContextFunc(to.dial))
-		must(t, err)
+		harness.Must(t, err)
 	}
 	log, err := nflog.New(nflog.Options{Retention: 5 * 24 * time.Hour, Logger: logger, Metrics: registry})
-	must(t, err)
+	harness.Must(t, err)
 	silences, err := silence.New(silence.Options{Retention: 5 * 24 * time.Hour, Logger: logger, Metrics: registry})
-	must(t, err)
+	harness.Must(t, err)
 	silencer, groups := silence.NewSilencer(silences, logger, record), marker.NewGroupMarker()
 	alerts, err := mem.NewAlerts(t.Context(), 30*time.Minute, 0, silencer, logger, record, registry, flags)
-	must(t, err)
+	harness.Must(t, err)
 	inhibitor := inhibit.NewInhibitor(alerts, conf.InhibitRules, logger, record)
 	pipeline := notify.NewPipelineBuilder(registry, flags, record).New(receivers, func() time.Duration { return 0 },
 		inhibitor, silencer, timeinterval.NewIntervener(nil), groups, log, nil)
@@ -151,7 +151,7 @@ func startAlertmanager(t *testing.T, to *onCall) *alertmanager {
 		return dispatcher.Groups(ctx, r, a)
 	}
 	api, err := apiv2.NewAPI(alerts, of, groups.Muted, silences, nil, logger, registry)
-	must(t, err)
+	harness.Must(t, err)
 	api.Update(conf, func(ctx context.Context, l model.LabelSet) {
 		inhibitor.Mutes(ctx, l)
 		silencer.Mutes(ctx, l)
@@ -178,11 +178,4 @@ func notified(t *testing.T, do func(t *testing.T, am *alertmanager)) (messages [
 		messages = to.messages
 	})
 	return messages
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

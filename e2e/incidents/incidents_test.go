@@ -62,6 +62,16 @@ func holds(pod string, pid uint32, bytes float64) *program {
 // away reports whether something is away from quiet on, for so long.
 func away(at, lasts time.Duration) bool { return at >= quiet && at < quiet+lasts }
 
+// failing is a driver that answers with an error meanwhile.
+func failing(lasts time.Duration, err error) func(at time.Duration) error {
+	return func(at time.Duration) error {
+		if away(at, lasts) {
+			return err
+		}
+		return nil
+	}
+}
+
 func leaks() []incident {
 	full := lasts(room, 300*mib)
 	stops := inPod("train-0", 77, program{start: quiet - time.Hour, used: leaking(base, time.Hour, 300*mib, time.Hour+14*time.Minute)})
@@ -133,39 +143,19 @@ func losses() []incident {
 	paged.end = quiet + 12*time.Minute
 	return []incident{
 		{name: "a GPU falls off the bus", pages: 1, within: five, play: play{gpus: one(), lost: quiet}},
-		{name: "the driver is gone for 20 minutes", pages: 1, within: five, play: play{gpus: one(), driver: func(at time.Duration) error {
-			if away(at, back) {
-				return notLoaded()
-			}
-			return nil
-		}}},
+		{name: "the driver is gone for 20 minutes", pages: 1, within: five, play: play{gpus: one(), driver: failing(back, notLoaded())}},
 		{name: "the exporter is down for 20 minutes", tickets: 1, within: 8 * time.Minute, play: play{gpus: one(), answers: func(at time.Duration) bool { return !away(at, back) }}},
 		{name: "the node is down for 20 minutes", tickets: 1, within: 8 * time.Minute, play: play{
 			gpus: one(), answers: func(at time.Duration) bool { return !away(at, back) },
-			driver: func(at time.Duration) error {
-				if away(at, back+time.Minute) {
-					return notLoaded()
-				}
-				return nil
-			},
+			driver: failing(back+time.Minute, notLoaded()),
 		}},
 		{name: "the node dies 12 minutes into a leak of 300 MiB a minute, after its page, for 20 minutes", pages: 1, tickets: 1, within: 10 * time.Minute, play: play{
 			gpus: gpus(on(paged)), answers: func(at time.Duration) bool { return at < paged.end || at >= paged.end+back },
 		}},
-		{name: "the driver is upgraded: the exporter says so", pages: 1, within: five, play: play{gpus: one(), driver: func(at time.Duration) error {
-			if away(at, back) {
-				return mismatch()
-			}
-			return nil
-		}}},
+		{name: "the driver is upgraded: the exporter says so", pages: 1, within: five, play: play{gpus: one(), driver: failing(back, mismatch())}},
 		{name: "the driver is upgraded: an exporter that is started again every 5 s, with one lucky scrape", tickets: 1, within: 8 * time.Minute, play: play{
 			gpus: one(), answers: func(at time.Duration) bool { return !away(at, back) || at == quiet+3*time.Minute },
-			driver: func(at time.Duration) error {
-				if away(at, back) {
-					return mismatch()
-				}
-				return nil
-			},
+			driver: failing(back, mismatch()),
 		}},
 		{name: "a node starts: 90 s without an exporter, a minute without a driver", play: play{
 			gpus: gpus(on(inPod("llm-0", 7, program{start: quiet + 4*time.Minute, used: load(60*gib, 2*time.Minute), loads: 2 * time.Minute}))), target: quiet,

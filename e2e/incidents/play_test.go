@@ -20,6 +20,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
 // play is what happens on a node.
@@ -47,9 +48,9 @@ func startExporter(t *testing.T, d *driver, state string) *exporter {
 		Groups: gpu.Groups, Detector: detector.DefaultConfig(), StateFile: state, StateInterval: 30 * time.Second,
 		Logger: log.NewNopLogger(),
 	})
-	must(t, err)
+	harness.Must(t, err)
 	c, err := collector.New(s.State, collector.Options{})
-	must(t, err)
+	harness.Must(t, err)
 	began := prometheus.NewGauge(prometheus.GaugeOpts{Name: "process_start_time_seconds", Help: "As client_golang has it, by the bubble's clock."})
 	began.Set(float64(time.Now().UnixMilli()) / 1000)
 	e := &exporter{registry: prometheus.NewPedanticRegistry()}

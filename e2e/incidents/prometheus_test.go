@@ -61,9 +61,9 @@ func startPrometheus(t *testing.T, am http.Handler) *server {
 	t.Helper()
 	logger, parsing := slog.New(slog.DiscardHandler), parser.NewParser(parser.Options{})
 	conf, err := config.LoadFile(filepath.Join(harness.Root(), "examples/prometheus.yml"), false, logger)
-	must(t, err)
+	harness.Must(t, err)
 	db, err := teststorage.NewWithError(func(o *tsdb.Options) { o.WALSegmentSize = -1 })
-	must(t, err)
+	harness.Must(t, err)
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 5e7, Timeout: 2 * time.Minute, Parser: parsing})
 	sender := notifier.NewManager(&notifier.Options{
 		QueueCapacity: 10000, Registerer: prometheus.NewRegistry(),
@@ -76,7 +76,7 @@ func startPrometheus(t *testing.T, am http.Handler) *server {
 			return w.Result(), nil
 		},
 	}, model.UTF8Validation, logger)
-	must(t, sender.ApplyConfig(conf))
+	harness.Must(t, sender.ApplyConfig(conf))
 	targets := make(chan map[string][]*targetgroup.Group)
 	go sender.Run(targets)
 	found := map[string][]*targetgroup.Group{}
@@ -91,7 +91,7 @@ func startPrometheus(t *testing.T, am http.Handler) *server {
 		// Prometheus's own defaults.
 		OutageTolerance: time.Hour, ForGracePeriod: 10 * time.Minute, ResendDelay: time.Minute,
 	})
-	must(t, manager.Update(time.Duration(conf.GlobalConfig.EvaluationInterval), []string{"alerts.yaml", "rules.yaml"}, labels.EmptyLabels(), "http://prometheus:9090", nil))
+	harness.Must(t, manager.Update(time.Duration(conf.GlobalConfig.EvaluationInterval), []string{"alerts.yaml", "rules.yaml"}, labels.EmptyLabels(), "http://prometheus:9090", nil))
 	go manager.Run()
 	s := &server{t: t, storage: db, every: time.Duration(conf.GlobalConfig.ScrapeInterval)}
 	s.stop = func() {
@@ -99,7 +99,7 @@ func startPrometheus(t *testing.T, am http.Handler) *server {
 		sender.Stop()
 		close(targets)
 		_ = engine.Close()
-		must(t, db.Close())
+		harness.Must(t, db.Close())
 	}
 	return s
 }
@@ -110,15 +110,15 @@ func (s *server) scrape(registry prometheus.Gatherer) {
 	now, app := time.Now(), s.storage.Appender(s.t.Context())
 	put := func(l labels.Labels, v float64) {
 		_, err := app.Append(0, l, now.UnixMilli(), v)
-		must(s.t, err)
+		harness.Must(s.t, err)
 	}
 	up, seen := 0.0, map[string]labels.Labels{}
 	if registry != nil {
 		up = 1
 		families, err := registry.Gather()
-		must(s.t, err)
+		harness.Must(s.t, err)
 		samples, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{Timestamp: model.TimeFromUnixNano(now.UnixNano())}, families...)
-		must(s.t, err)
+		harness.Must(s.t, err)
 		for _, sample := range samples {
 			// The target's labels; those of the series stay where they have the same name: honor_labels.
 			sample.Metric["job"], sample.Metric["instance"] = "gpu_leak_exporter", instance
@@ -133,7 +133,7 @@ func (s *server) scrape(registry prometheus.Gatherer) {
 		}
 	}
 	s.up(app, instance, up)
-	must(s.t, app.Commit())
+	harness.Must(s.t, app.Commit())
 	s.seen = seen
 }
 
@@ -142,7 +142,7 @@ func (s *server) up(app storage.Appender, target string, v float64) {
 	s.t.Helper()
 	l := labels.FromStrings(model.MetricNameLabel, "up", "job", "gpu_leak_exporter", "instance", target)
 	_, err := app.Append(0, l, time.Now().UnixMilli(), v)
-	must(s.t, err)
+	harness.Must(s.t, err)
 }
 
 // neighbour stores that another node answers, without which the whole job would be missing.
@@ -150,7 +150,7 @@ func (s *server) neighbour() {
 	s.t.Helper()
 	app := s.storage.Appender(s.t.Context())
 	s.up(app, "node-2:9844", 1)
-	must(s.t, app.Commit())
+	harness.Must(s.t, app.Commit())
 }
 
 func labelsOf(m model.Metric) labels.Labels {

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -42,7 +41,7 @@ func (am *alertmanager) post(t *testing.T, lasts time.Duration, alerts ...templa
 		list = append(list, map[string]any{"labels": labels, "startsAt": time.Now(), "endsAt": time.Now().Add(lasts)})
 	}
 	body, err := json.Marshal(list)
-	must(t, err)
+	harness.Must(t, err)
 	r := httptest.NewRequest(http.MethodPost, "/api/v2/alerts", bytes.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
@@ -173,14 +172,13 @@ func checkRoutes(t *testing.T, messages int, alerts []routed) {
 // TestAlertmanagerExampleNames holds the names of alerts in the example against the rules: an inhibition by an alert that does not
 // exist never takes place.
 func TestAlertmanagerExampleNames(t *testing.T) {
-	rules, err := os.ReadFile(filepath.Join(harness.Root(), "dashboards", "alerts.yaml"))
-	must(t, err)
+	rules := harness.ReadFile(t, filepath.Join(harness.Root(), "dashboards", "alerts.yaml"))
 	names := regexp.MustCompile(`\bGPU[A-Z]\w+`).FindAllString(harness.ReadExample(t, "alertmanager.yml"), -1)
 	if len(names) == 0 {
 		t.Error("the example names no alert")
 	}
 	for _, name := range names {
-		if !regexp.MustCompile(`alert: "?` + name + `\b`).Match(rules) {
+		if !regexp.MustCompile(`alert: "?` + name + `\b`).MatchString(rules) {
 			t.Errorf("the example has %s, and there is no such alert", name)
 		}
 	}

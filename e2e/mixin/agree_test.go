@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/rules"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
 // said is what a query of a panel says while an alert fires: its value, and names if that is not empty, by one of its labels.
@@ -156,9 +158,7 @@ func (e *evaluation) query(expr string) promql.Vector {
 	now := strconv.FormatInt(at.Unix(), 10)
 	maps.Copy(values, map[string]string{"node": "node-1:9844", "gpu": "GPU-a", "now": now, "latest": now, "__range": "1h"})
 	query, err := e.engine.NewInstantQuery(e.t.Context(), e.storage, promql.NewPrometheusQueryOpts(false, 0), replaceVariables(expr, values, ".*"), at)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	harness.Must(e.t, err)
 	defer query.Close()
 	found, err := query.Exec(e.t.Context()).Vector()
 	if err != nil {

@@ -79,9 +79,7 @@ func TestRulesCost(t *testing.T) {
 	}
 	t.Log("\n" + table.String())
 	if *costFile != "" {
-		if err := os.WriteFile(*costFile, []byte(table.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, os.WriteFile(*costFile, []byte(table.String()), 0o600))
 	}
 }
 
@@ -102,23 +100,8 @@ const samplesOfMemory = 112
 func costPage(t *testing.T) harness.Metrics {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "node.rec")
-	record := exec.Command(harness.Tool(t), "record", "--source=sim:node", "--source.speed=inf", "--duration=90m", "--output="+file)
-	if out, err := record.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	p := harness.StartExporter(t, harness.Options{
-		Env: []string{"GOMEMLIMIT=1GiB"}, Args: []string{"--source=replay:" + file, "--source.speed=inf"},
-	})
-	harness.Eventually(t, patience, func() error {
-		if n, gpus := strings.Count(p.Output(), "the recording has ended"), 8; n != gpus {
-			return fmt.Errorf("%d of %d GPUs have come to the end", n, gpus)
-		}
-		return nil
-	})
-	page, err := p.TryScrape()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Run(t, exec.Command(harness.Tool(t), "record", "--source=sim:node", "--source.speed=inf", "--duration=90m", "--output="+file))
+	page := harness.Replay(t, file, "inf", 8).Scrape(t)
 	if len(page.All("gpu_process_leak_rate_bytes_per_second", nil)) == 0 {
 		t.Fatal("nothing leaks")
 	}
@@ -211,9 +194,7 @@ type fleet struct {
 func newFleet(t *testing.T, page harness.Metrics, nodes, leaking int, more ...parser.Expr) *fleet {
 	t.Helper()
 	db, err := teststorage.NewWithError(func(o *tsdb.Options) { o.WALSegmentSize = -1 })
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Cleanup(func() { db.Close() })
 	parsing := parser.NewParser(parser.Options{})
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 5e9, Timeout: 10 * time.Minute, EnableAtModifier: true, EnableNegativeOffset: true, Parser: parsing})
@@ -292,15 +273,11 @@ func fill(t *testing.T, db storage.Appendable, page harness.Metrics, read map[st
 					v = float64(at.Unix())
 				}
 				ref, err := app.Append(refs[i], series[i], at.UnixMilli(), v)
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(t, err)
 				refs[i] = ref
 			}
 		}
-		if err := app.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, app.Commit())
 	}
 	return end
 }

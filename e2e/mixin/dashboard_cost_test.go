@@ -4,7 +4,6 @@
 package mixin
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -134,11 +133,8 @@ func (f *fleet) peak(t *testing.T, q target, expr string) int {
 // statedNodes is the table of docs/operating.md: for how many nodes each dashboard is, by its title.
 func statedNodes(t *testing.T) map[string]int {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(harness.Root(), "docs/operating.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(text), "<!-- dashboards -->")
+	text := harness.ReadFile(t, filepath.Join(harness.Root(), "docs/operating.md"))
+	_, table, _ := strings.Cut(text, "<!-- dashboards -->")
 	table, _, ok := strings.Cut(table, "<!-- end of dashboards -->")
 	if !ok {
 		t.Fatal("docs/operating.md has no table of dashboards")
@@ -146,9 +142,7 @@ func statedNodes(t *testing.T) map[string]int {
 	stated := map[string]int{}
 	for _, row := range regexp.MustCompile(`(?m)^\| ([^|]+) \| ([0-9,]+) \|`).FindAllStringSubmatch(table, -1) {
 		n, err := strconv.Atoi(strings.ReplaceAll(row[2], ",", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		stated[row[1]] = n
 	}
 	return stated

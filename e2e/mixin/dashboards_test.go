@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -18,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
 // dashboard is what the tests need of Grafana's format.
@@ -82,12 +83,9 @@ func readDashboards(t *testing.T) []dashboard {
 	}
 	var all []dashboard
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d := dashboard{file: filepath.Base(file), text: string(text)}
-		if err := json.Unmarshal(text, &d); err != nil {
+		text := harness.ReadFile(t, file)
+		d := dashboard{file: filepath.Base(file), text: text}
+		if err := json.Unmarshal([]byte(text), &d); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
 		all = append(all, d)
@@ -172,10 +170,7 @@ func checkQuery(s schema, query string) (labelSet, error) {
 	}
 	in := inference{schema: s}
 	has := in.of(e)
-	if len(in.errs) > 0 {
-		return has, errors.Join(in.errs...)
-	}
-	return has, nil
+	return has, errors.Join(in.errs...)
 }
 
 // TestDashboardQueries holds all queries of the dashboards, and the legends, against the

@@ -17,6 +17,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/rules"
 	"github.com/prometheus/prometheus/util/teststorage"
+
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
 // scrapeInterval is that of examples/prometheus.yml; rules are evaluated as often.
@@ -89,17 +91,13 @@ func (e *evaluation) scrape(series map[string]float64, failed bool) {
 			v = math.Float64frombits(value.StaleNaN)
 		}
 		l, err := parser.NewParser(parser.Options{}).ParseMetric(name)
-		if err != nil {
-			e.t.Fatal(err)
-		}
+		harness.Must(e.t, err)
 		l = labels.NewBuilder(l).Set("job", "gpu_leak_exporter").Set("instance", "node-1:9844").Set("gpu", "0").Set("uuid", "GPU-a").Labels()
 		if _, err := app.Append(0, l, e.now.UnixMilli(), v); err != nil {
 			e.t.Fatal(err)
 		}
 	}
-	if err := app.Commit(); err != nil {
-		e.t.Fatal(err)
-	}
+	harness.Must(e.t, app.Commit())
 	e.group.Eval(e.t.Context(), e.now)
 	e.now = e.now.Add(scrapeInterval)
 }

@@ -163,9 +163,7 @@ type driverNode struct {
 func startDriverNode(t *testing.T) driverNode {
 	t.Helper()
 	library, err := fakenvml.Build(harness.Dir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	dir := t.TempDir()
 	n := driverNode{Node: fakenvml.NewNode(8), script: filepath.Join(dir, "script")}
 	old := &n.GPUs[4] // before Ampere, pages are retired
@@ -177,9 +175,7 @@ func startDriverNode(t *testing.T) driverNode {
 	n.apply(t)
 	bus := filepath.Join(dir, "sys/bus/pci/devices/0000:3b:00.0")
 	for name, text := range map[string]string{"vendor": "0x10de\n", "class": "0x030200\n"} {
-		if err := errors.Join(os.MkdirAll(bus, 0o755), os.WriteFile(filepath.Join(bus, name), []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, errors.Join(os.MkdirAll(bus, 0o755), os.WriteFile(filepath.Join(bus, name), []byte(text), 0o600)))
 	}
 	n.exporter = harness.StartExporter(t, harness.Options{
 		Args: []string{
@@ -196,9 +192,7 @@ func startDriverNode(t *testing.T) driverNode {
 // apply makes the driver see the node as it is now.
 func (n driverNode) apply(t *testing.T) {
 	t.Helper()
-	if err := n.Write(n.script); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, n.Write(n.script))
 }
 
 // fail has things happen to the node once Prometheus has scraped it, one after the
@@ -344,15 +338,13 @@ func TestLinksToGrafana(t *testing.T) {
 	const grafana = "https://grafana.example.org"
 	text, err := exec.Command(harness.ExternalTool(t, "jsonnet"), "-J", filepath.Join(harness.Root(), "mixin"), "-e",
 		`((import "mixin.libsonnet") + { _config+:: { grafanaURL: "`+grafana+`", predictURLPattern: "" } }).prometheusAlerts`).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	uids := map[string]bool{}
 	for _, d := range readDashboards(t) {
 		uids[d.UID] = true
 	}
 	s := readSchema(t)
-	for _, r := range parseRules(t, "alerts of "+grafana, text) {
+	for _, r := range parseRules(t, "alerts of "+grafana, string(text)) {
 		if r.Alert == "" {
 			continue
 		}

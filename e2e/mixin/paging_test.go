@@ -54,9 +54,7 @@ func (g growth) record(t *testing.T) (file string) {
 	}
 	file = filepath.Join(t.TempDir(), "recording")
 	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	buffered := bufio.NewWriter(f)
 	fmt.Fprintln(buffered, `{"format":"gpu_leak_exporter recording","version":1}`)
 	fmt.Fprintln(buffered, `{"gpu":{"index":0,"uuid":"GPU-a"}}`)
@@ -68,9 +66,7 @@ func (g growth) record(t *testing.T) (file string) {
 		fmt.Fprintf(buffered, `{"uuid":"GPU-a","sample":{"time":%q,"t":%d,"memory":{"total":%d,"used":%d},%s"processes_known":true}}`+"\n",
 			at.Format(time.RFC3339Nano), at.UnixNano(), uint64(gpuBytes), gibibyte+used(s), processes)
 	}
-	if err := errors.Join(buffered.Flush(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, errors.Join(buffered.Flush(), f.Close()))
 	return file
 }
 
@@ -89,9 +85,7 @@ func (g growth) tell(t *testing.T) (when told) {
 			Time               time.Time
 			Leak, Page, Ticket bool
 		}
-		if err := json.Unmarshal(line, &said); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, json.Unmarshal(line, &said))
 		after := said.Time.Sub(began) - g.after
 		if said.Leak && when.detected == 0 {
 			when.detected = after
@@ -121,12 +115,9 @@ func minutes(d time.Duration) string {
 // TestTimeToPage says how long it takes from the first leaked byte to the notification, in simulated time.
 func TestTimeToPage(t *testing.T) {
 	t.Parallel()
-	config, err := os.ReadFile(filepath.Join(harness.Root(), "examples/alertmanager.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := harness.ReadFile(t, filepath.Join(harness.Root(), "examples/alertmanager.yml"))
 	for _, line := range []string{"  group_wait: 2m\n", "      group_wait: 10s\n"} {
-		if strings.Count(string(config), line) != 1 {
+		if strings.Count(config, line) != 1 {
 			t.Errorf("examples/alertmanager.yml has no %q", line)
 		}
 	}

@@ -4,7 +4,6 @@
 package mixin
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -32,24 +31,17 @@ type podMonitor struct {
 // labels that the operator gives a target, the exporter's own pod among them, are gone,
 // and what the mixin selects is there.
 func TestPodMonitor(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(harness.Root(), "examples/kubernetes/podmonitor.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.ReadFile(t, filepath.Join(harness.Root(), "examples/kubernetes/podmonitor.yaml"))
 	// The operator writes these names for Prometheus.
-	text = []byte(strings.NewReplacer("sourceLabels:", "source_labels:", "targetLabel:", "target_label:").Replace(string(text)))
+	text = strings.NewReplacer("sourceLabels:", "source_labels:", "targetLabel:", "target_label:").Replace(text)
 	var m podMonitor
-	if err := yaml.Unmarshal(text, &m); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, yaml.Unmarshal([]byte(text), &m))
 	if len(m.Spec.PodMetricsEndpoints) != 1 || m.Spec.PodMetricsEndpoints[0].Port != "metrics" || !m.Spec.PodMetricsEndpoints[0].HonorLabels {
 		t.Fatalf("endpoints %+v", m.Spec.PodMetricsEndpoints)
 	}
 	rules := m.Spec.PodMetricsEndpoints[0].Relabelings
 	for _, r := range rules {
-		if err := r.Validate(model.UTF8Validation); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, r.Validate(model.UTF8Validation))
 	}
 	target := labels.FromStrings(
 		"__address__", "10.0.0.7:9844", "__meta_kubernetes_pod_node_name", "gpu-node-07",

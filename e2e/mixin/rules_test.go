@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -44,15 +43,11 @@ func shipped() string { return filepath.Join(harness.Root(), "dashboards") }
 // readRules reads a rule file of dashboards/.
 func readRules(t *testing.T, file string) []rule {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(shipped(), file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parseRules(t, file, text)
+	return parseRules(t, file, harness.ReadFile(t, filepath.Join(shipped(), file)))
 }
 
 // parseRules parses the text of a rule file.
-func parseRules(t *testing.T, file string, text []byte) []rule {
+func parseRules(t *testing.T, file, text string) []rule {
 	t.Helper()
 	var content struct {
 		Groups []struct {
@@ -61,7 +56,7 @@ func parseRules(t *testing.T, file string, text []byte) []rule {
 			Rules    []rule
 		}
 	}
-	if err := yaml.UnmarshalStrict(text, &content); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(text), &content); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
 	var rules []rule
@@ -176,31 +171,22 @@ func TestMixinTextRefuses(t *testing.T) {
 
 // TestMixinRunbook holds the runbook against the alerts, both ways.
 func TestMixinRunbook(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(harness.Root(), "mixin", "runbook.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	headings := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^##+ (GPU\w+)$`).FindAllStringSubmatch(string(text), -1) {
+	text := harness.ReadFile(t, filepath.Join(harness.Root(), "mixin", "runbook.md"))
+	headings, alerts := map[string]bool{}, map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^##+ (GPU\w+)$`).FindAllStringSubmatch(text, -1) {
 		headings[m[1]] = true
 	}
-	alerts := map[string]bool{}
 	for _, r := range readRules(t, "alerts.yaml") {
 		if r.Alert == "" {
 			continue
 		}
 		alerts[r.Alert] = true
-		if !headings[r.Alert] {
-			t.Errorf("mixin/runbook.md has no heading %s", r.Alert)
-		}
 		if want := "mixin/runbook.md#" + strings.ToLower(r.Alert); !strings.HasSuffix(r.Annotations["runbook_url"], want) {
 			t.Errorf("runbook_url of %s is %s, want …%s", r.Alert, r.Annotations["runbook_url"], want)
 		}
 	}
-	for h := range headings {
-		if !alerts[h] {
-			t.Errorf("mixin/runbook.md has a heading %s, and there is no such alert", h)
-		}
+	if !maps.Equal(headings, alerts) {
+		t.Errorf("mixin/runbook.md has headings for %v, and the alerts are %v", headings, alerts)
 	}
 }
 
@@ -242,12 +228,8 @@ func TestMixinAlertsTested(t *testing.T) {
 	files, _ := filepath.Glob(filepath.Join(harness.Root(), "mixin", "tests", "*.yaml")) // fails only if the pattern is wrong
 	var tests []ruleTest
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
 		var content struct{ Tests []ruleTest }
-		if err := yaml.Unmarshal(text, &content); err != nil {
+		if err := yaml.Unmarshal([]byte(harness.ReadFile(t, file)), &content); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
 		tests = append(tests, content.Tests...)

@@ -6,7 +6,6 @@ package mixin
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -93,12 +92,9 @@ func readSchema(t *testing.T) schema {
 // declared reads the tables of collector/README.md.
 func declared(t *testing.T) schema {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(harness.Root(), "collector", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := harness.ReadFile(t, filepath.Join(harness.Root(), "collector", "README.md"))
 	scopes, s := map[string]labelSet{"node": {}}, schema{}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		cells := strings.Split(strings.TrimSpace(line), "|")
 		if len(cells) < 4 {
 			continue

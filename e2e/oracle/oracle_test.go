@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector"
+	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
 )
 
 const (
@@ -114,17 +115,13 @@ func TestFit(t *testing.T) {
 			points := g.make(rand.New(rand.NewPCG(1, uint64(i))), samples)
 			cfg := detector.DefaultConfig()
 			domain, err := detector.NewDomain(func(detector.Subject[int]) detector.Config { return cfg })
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			engine := NewEngine(points)
 			checked := make([]int, len(cfg.Windows))
 			for n := 1; n <= len(points); n++ {
 				last := points[n-1]
 				err := domain.Observe(&detector.Frame[int]{T: last.T, Used: detector.Of(float64(last.Y))})
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(t, err)
 				if n%checkEvery != 0 && n != len(points) {
 					continue
 				}
@@ -196,9 +193,7 @@ func checkDeriv(t *testing.T, engine *Engine, points []Point, fit detector.Fit) 
 	// The range is open on the left: it may start at the sample before the first.
 	span := points[last].T - points[first].T + time.Millisecond
 	want, err := engine.Deriv(points[last].T, span)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	highest := int64(0)
 	for _, p := range points[first:] {
 		highest = max(highest, p.Y)
@@ -206,29 +201,5 @@ func checkDeriv(t *testing.T, engine *Engine, points []Point, fit detector.Fit) 
 	tolerance := 1e-9*math.Abs(want) + 1e-12*float64(highest)/span.Seconds()
 	if math.Abs(fit.Slope.V-want) > tolerance {
 		t.Errorf("slope %g, deriv() %g over %s: further apart than %g", fit.Slope.V, want, span, tolerance)
-	}
-}
-
-// TestLine checks the oracle itself on lines that need no arithmetic.
-func TestLine(t *testing.T) {
-	for name, tc := range map[string]struct {
-		points    []Point
-		slope, r2 *big.Rat
-	}{
-		"rise of 3 B/s": {points: []Point{{0, 5}, {time.Second, 8}, {2 * time.Second, 11}}, slope: big.NewRat(3, 1), r2: big.NewRat(1, 1)},
-		"constant":      {points: []Point{{0, 5}, {time.Second, 5}}, slope: new(big.Rat), r2: new(big.Rat)},
-		// x̄ = 1, ȳ = 1/3: Sxy = 1, Sxx = 2, Syy = 2/3.
-		"step":      {points: []Point{{0, 0}, {time.Second, 0}, {2 * time.Second, 1}}, slope: big.NewRat(1, 2), r2: big.NewRat(3, 4)},
-		"one point": {points: []Point{{time.Second, 5}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			slope, r2, ok := Line(tc.points)
-			if ok != (tc.slope != nil) {
-				t.Fatalf("ok is %t", ok)
-			}
-			if ok && (slope.Cmp(tc.slope) != 0 || r2.Cmp(tc.r2) != 0) {
-				t.Errorf("slope %s, R² %s, want %s and %s", slope, r2, tc.slope, tc.r2)
-			}
-		})
 	}
 }

@@ -5,7 +5,6 @@ package backtest
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -30,13 +30,7 @@ func TestAlertsAreTheMixins(t *testing.T) {
 	var file struct {
 		Groups []struct{ Rules []renderedRule }
 	}
-	rendered, err := os.ReadFile("../../../dashboards/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(rendered, &file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, yaml.Unmarshal([]byte(testkit.Read(t, "../../../dashboards/alerts.yaml")), &file))
 	for _, c := range []struct {
 		alert, severity string
 		holds           string // in the expression

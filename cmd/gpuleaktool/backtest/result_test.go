@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/history"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
@@ -37,9 +38,7 @@ func judged(t *testing.T, minutes int, used func(minute int) float64) *result {
 		if u == silent {
 			continue
 		}
-		if err := j.add(m, &s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, j.add(m, &s))
 	}
 	return j.end()[0]
 }

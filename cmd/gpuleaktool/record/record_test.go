@@ -27,6 +27,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/backtest"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/command"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/replay"
 )
@@ -40,14 +41,6 @@ func TestMain(m *testing.M) {
 		os.Exit(command.Run(command.UntilSignal(), strings.Fields(args), os.Stdout, os.Stderr, Add))
 	}
 	goleak.VerifyTestMain(m)
-}
-
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // call runs the tool and returns its exit code and what it wrote to stderr.
@@ -66,10 +59,10 @@ func call(ctx context.Context, t *testing.T, args ...string) (int, string) {
 func samples(t *testing.T, path string, interval time.Duration) (counts []int, status gpu.Status) {
 	t.Helper()
 	src, err := replay.New(path, replay.Options{Speed: math.Inf(1)})
-	must(t, err)
+	testkit.Must(t, err)
 	defer src.Close()
 	devices, err := src.Devices(t.Context())
-	must(t, err)
+	testkit.Must(t, err)
 	for _, d := range devices {
 		n, last := 0, time.Duration(0)
 		for {
@@ -77,13 +70,13 @@ func samples(t *testing.T, path string, interval time.Duration) (counts []int, s
 				break
 			}
 			s, err := d.Read(t.Context())
-			must(t, err)
+			testkit.Must(t, err)
 			if n > 0 && s.T-last != interval {
 				t.Fatalf("GPU %d: samples are %s apart", d.Info().Index, s.T-last)
 			}
 			n, last = n+1, s.T
 			if d.Info().Index == 0 {
-				must(t, d.ReadGroup(t.Context(), gpu.GroupPower, &status))
+				testkit.Must(t, d.ReadGroup(t.Context(), gpu.GroupPower, &status))
 			}
 		}
 		counts = append(counts, n)
@@ -220,9 +213,9 @@ func TestHangup(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r")
 	cmd := process(t, ":", "record --output="+path+" --source=sim:faulty --source.speed=1000")
 	r, w, err := os.Pipe()
-	must(t, err)
+	testkit.Must(t, err)
 	cmd.Stderr = w
-	must(t, errors.Join(cmd.Start(), w.Close()))
+	testkit.Must(t, errors.Join(cmd.Start(), w.Close()))
 	awaitSize(t, path+".partial", 1_200_000) // 3 minutes; it hangs after 2
 	if err := r.Close(); err != nil {
 		t.Error(err)
@@ -242,7 +235,7 @@ func TestHangup(t *testing.T) {
 		}
 	}
 	src, err := replay.New(path, replay.Options{})
-	must(t, err)
+	testkit.Must(t, err)
 	if err := src.Close(); err != nil {
 		t.Error(err)
 	}
@@ -252,7 +245,7 @@ func TestHangup(t *testing.T) {
 func TestNohup(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r")
 	cmd := process(t, "trap '' HUP", "record --output="+path+" --source=sim:crashloop --source.speed=1000 --duration=10m")
-	must(t, cmd.Start())
+	testkit.Must(t, cmd.Start())
 	awaitSize(t, path+".partial", 0)
 	if err := errors.Join(cmd.Process.Signal(syscall.SIGHUP), cmd.Wait()); err != nil {
 		t.Error(err)
@@ -267,9 +260,9 @@ func TestKilled(t *testing.T) {
 	for _, name := range []string{"plain", "compressed.gz"} {
 		path := filepath.Join(t.TempDir(), name)
 		cmd := process(t, ":", "record --output="+path+" --source=sim:crashloop --source.speed=1000")
-		must(t, cmd.Start())
+		testkit.Must(t, cmd.Start())
 		awaitSize(t, path+".partial", 10_000)
-		must(t, cmd.Process.Kill())
+		testkit.Must(t, cmd.Process.Kill())
 		_ = cmd.Wait() // it was killed
 		var stdout, stderr bytes.Buffer
 		code := command.Run(t.Context(), []string{"backtest", "--output=json", path + ".partial"}, &stdout, &stderr, backtest.Add)
@@ -294,11 +287,11 @@ func TestMembers(t *testing.T) {
 	const behind = 5000 // seconds
 	path := filepath.Join(t.TempDir(), "r.gz")
 	file, err := createRecording(path)
-	must(t, err)
+	testkit.Must(t, err)
 	for second := range 600 {
 		for i, s := range []int{second + behind, second} {
 			info, sample := fakeSample(i, s)
-			must(t, file.write(info, sample, nil))
+			testkit.Must(t, file.write(info, sample, nil))
 		}
 		if second < 60 {
 			continue
@@ -319,15 +312,14 @@ func TestMembers(t *testing.T) {
 // one that is being written may end inside a member.
 func packedSamples(t *testing.T, path string) (counts, members int) {
 	t.Helper()
-	packed, err := os.ReadFile(path)
-	must(t, err)
-	z, err := gzip.NewReader(bytes.NewReader(packed))
-	must(t, err)
+	packed := testkit.Read(t, path)
+	z, err := gzip.NewReader(strings.NewReader(packed))
+	testkit.Must(t, err)
 	text, err := io.ReadAll(z)
 	if err != nil && !(strings.HasSuffix(path, ".partial") && errors.Is(err, io.ErrUnexpectedEOF)) {
 		t.Fatal(err)
 	}
-	return bytes.Count(text, []byte(`"sample"`)), bytes.Count(packed, []byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"))
+	return bytes.Count(text, []byte(`"sample"`)), strings.Count(packed, "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff")
 }
 
 // limitedFile is a disk that gets full.
@@ -370,14 +362,14 @@ func TestFailedRecording(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), c.path)
 			file, err := createRecording(path)
-			must(t, err)
+			testkit.Must(t, err)
 			file.out.w = &limitedFile{w: file.file, room: c.room}
 			for second := range 200 {
 				// Later ones come from loops that have not yet heard of the end.
 				_ = file.write(fakeRow(second))
 			}
 			if c.blocked {
-				must(t, os.Mkdir(path, 0o700))
+				testkit.Must(t, os.Mkdir(path, 0o700))
 			}
 			err = (&recorder{output: path, file: file, stderr: t.Output()}).finish(c.source)
 			if err == nil || !strings.HasPrefix(strings.ReplaceAll(err.Error(), path, "PATH"), c.want) {
@@ -412,15 +404,14 @@ func TestCutReplay(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	src, err := replay.New(first, replay.Options{Speed: math.Inf(1)})
-	must(t, err)
+	testkit.Must(t, err)
 	defer src.Close()
 	info, err := os.Stat(first)
-	must(t, err)
-	must(t, os.Truncate(first, info.Size()-10))
+	testkit.Must(t, err)
+	testkit.Must(t, os.Truncate(first, info.Size()-10))
 	r := &recorder{output: second, stderr: t.Output()}
-	if r.file, err = createRecording(second); err != nil {
-		t.Fatal(err)
-	}
+	r.file, err = createRecording(second)
+	testkit.Must(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	r.fail = cancel
@@ -441,7 +432,7 @@ func TestWrongCalls(t *testing.T) {
 	there := filepath.Join(dir, "there")
 	half := filepath.Join(dir, "half")
 	for _, path := range []string{there, half + ".partial"} {
-		must(t, os.WriteFile(path, []byte("x"), 0o600))
+		testkit.Write(t, path, "x")
 	}
 	for _, tt := range []struct{ args, want string }{
 		{"record", "required flag(s) '--output' not provided; try gpuleaktool record --help"},

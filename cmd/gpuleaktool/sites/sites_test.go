@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 )
 
@@ -25,9 +26,7 @@ func sitesOfTest() *allocator.Sites {
 
 func TestWriteSites(t *testing.T) {
 	var b bytes.Buffer
-	if err := writeSites(&b, sitesOfTest()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, writeSites(&b, sitesOfTest()))
 	const want = `GREW BY   HOLDS     BLOCKS  LINE
 3.00 GiB  4.00 GiB  512     app/train.py:88 step
                               a
@@ -47,9 +46,7 @@ The longest stop of the program was 21ms.
 		t.Errorf("got\n%s", &b)
 	}
 	b.Reset()
-	if err := writeSites(&b, &allocator.Sites{Over: time.Minute, Unsure: 2}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, writeSites(&b, &allocator.Sites{Over: time.Minute, Unsure: 2}))
 	const nothing = `No line was seen to allocate what stays in 1 min.
 
 Lines that grew and are left out: 2. Memory from before was freed meanwhile, which they may just have replaced. Watch for longer, with --for.
@@ -63,9 +60,7 @@ func TestWriteSitesJSON(t *testing.T) {
 	var b bytes.Buffer
 	f := sitesOfTest()
 	f.List[0].Frames = f.List[0].Frames[:2]
-	if err := writeSitesJSON(&b, f); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, writeSitesJSON(&b, f))
 	const want = `{"seconds":300,"pause_seconds":0.021,"unsure_lines":0,"sites":[` +
 		`{"line":"app/train.py:88 step","growth_bytes":3221225472,"live_bytes":4294967296,"blocks":512,"frames":["a","b"]},` +
 		`{"line":"","growth_bytes":1048576,"live_bytes":2097152,"blocks":1,"uuid":"0b","frames":[]}]}` + "\n"

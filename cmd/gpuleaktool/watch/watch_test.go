@@ -5,58 +5,36 @@ package watch
 
 import (
 	"bytes"
-	"flag"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"unicode"
-)
 
-var update = flag.Bool("update", false, "rewrite testdata/screen.txt")
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
+)
 
 // recorded is an answer of the exporter: its own golden file.
 func recorded(t testing.TB) []byte {
 	t.Helper()
-	text, err := os.ReadFile("../../gpu_leak_exporter/internal/pages/testdata/verdicts.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return []byte(testkit.Read(t, "../../gpu_leak_exporter/internal/pages/testdata/verdicts.json"))
 }
 
 func TestScreen(t *testing.T) {
 	d, err := decode(bytes.NewReader(recorded(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := Screen(d, 3, 0)
-	const golden = "testdata/screen.txt"
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want, err := os.ReadFile(golden); err != nil || got != string(want) {
-		t.Errorf("%v\ngot:\n%s\nwant:\n%s", err, got, want)
-	}
+	testkit.Must(t, err)
+	testkit.Golden(t, "testdata/screen.txt", Screen(d, 3, 0))
 }
 
 // TestScreenAndPageSayTheSame holds what the terminal says of each memory against the page of the exporter,
 // of the same state: amounts, verdict and time left, and whose the processes are that leak.
 func TestScreenAndPageSayTheSame(t *testing.T) {
 	d, err := decode(bytes.NewReader(recorded(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := os.ReadFile("../../gpu_leak_exporter/internal/pages/testdata/predict.html")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page := strings.ReplaceAll(string(source), "\u00a0", " ")
+	testkit.Must(t, err)
+	source := testkit.Read(t, "../../gpu_leak_exporter/internal/pages/testdata/predict.html")
+	page := strings.ReplaceAll(source, "\u00a0", " ")
 	_, tables, _ := strings.Cut(Screen(d, 100, 0), "USED\n")
 	memories, processes, _ := strings.Cut(tables, "\n\n")
 	var said []string

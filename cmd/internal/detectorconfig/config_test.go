@@ -4,18 +4,15 @@
 package detectorconfig
 
 import (
-	"flag"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // base is what the flags say in these tests, whatever the defaults become.
 func base() detector.Config {
@@ -29,9 +26,7 @@ func options() Options { return Options{Base: base(), MinWindow: time.Minute} }
 func load(t *testing.T, path string) *Config {
 	t.Helper()
 	c, err := Load(path, options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return c
 }
 
@@ -105,16 +100,7 @@ func TestBad(t *testing.T) {
 			if err == nil {
 				t.Fatal(c)
 			}
-			got, golden := err.Error()+"\n", strings.TrimSuffix(file, ".yml")+".golden"
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil || got != string(want) {
-				t.Errorf("got\n%s\nwant (go test -update)\n%s\n%v", got, want, err)
-			}
+			testkit.Golden(t, strings.TrimSuffix(file, ".yml")+".golden", err.Error()+"\n")
 		})
 	}
 }
@@ -146,15 +132,9 @@ func TestBounds(t *testing.T) {
 // FuzzParse wants an answer to every text, and every answer to be usable.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*/*.yml")
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.Must(f, err)
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(text)
+		f.Add([]byte(testkit.Read(f, file)))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c, err := Parse("f", text, options())

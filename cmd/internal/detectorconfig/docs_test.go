@@ -5,20 +5,17 @@ package detectorconfig
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 )
 
 // TestDocs holds the table in the detector's documentation to the thresholds.
 func TestDocs(t *testing.T) {
 	const file, begin, end = "../../../detector/README.md", "<!-- thresholds -->\n", "<!-- /thresholds -->\n"
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, begun := strings.Cut(string(text), begin)
-	table, foot, ended := strings.Cut(rest, end)
+	head, rest, begun := strings.Cut(testkit.Read(t, file), begin)
+	_, foot, ended := strings.Cut(rest, end)
 	if !begun || !ended {
 		t.Fatalf("%s has no place for the table", file)
 	}
@@ -27,15 +24,7 @@ func TestDocs(t *testing.T) {
 	for _, th := range thresholds {
 		fmt.Fprintf(&want, "| `%s` | `%s` | %s | %s |\n", th.Key(), th.Default(), th.Help, th.Reason)
 	}
-	if *update {
-		if err := os.WriteFile(file, []byte(head+begin+want.String()+end+foot), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if table != want.String() {
-		t.Errorf("%s does not say what the table does: go test ./cmd/internal/detectorconfig -update", file)
-	}
+	testkit.Golden(t, file, head+begin+want.String()+end+foot)
 }
 
 // TestExample wants the rules of the example to do what their comments say.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/go-kit/log"
 	"github.com/prometheus/common/config"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
@@ -36,7 +36,7 @@ func TestLoad(t *testing.T) {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
 	path := filepath.Join(t.TempDir(), "fleet.yml")
-	write(t, path, "query: x\ncapacity_query: y\nunit: MiB\nhistory: 0s\nmax_age: 1m\nlabels: [instance]\nfollow_redirects: false\n")
+	testkit.Write(t, path, "query: x\ncapacity_query: y\nunit: MiB\nhistory: 0s\nmax_age: 1m\nlabels: [instance]\nfollow_redirects: false\n")
 	want = Config{
 		Query: "x", Capacity: "y", Unit: 1 << 20, Interval: 15 * time.Second, MaxAge: time.Minute, Labels: []string{"instance"},
 		HTTP: config.HTTPClientConfig{EnableHTTP2: true}, file: path,
@@ -44,16 +44,9 @@ func TestLoad(t *testing.T) {
 	if got, err := Load(path, 15*time.Second); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
-	write(t, path, "# Nothing is set.\n")
+	testkit.Write(t, path, "# Nothing is set.\n")
 	if got, err := Load(path, 15*time.Second); err != nil || got.Query != used || got.History != def.History {
 		t.Errorf("%+v, %v", got, err)
-	}
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -80,7 +73,7 @@ func TestLoadRefuses(t *testing.T) {
 		"labels: [a, b, a]\n":               "labels: a is given twice",
 	} {
 		path := filepath.Join(t.TempDir(), "fleet.yml")
-		write(t, path, text)
+		testkit.Write(t, path, text)
 		if _, err := Load(path, 30*time.Second); err == nil || err.Error() != "--source.config="+path+": "+want {
 			t.Errorf("%q: %v\nwant %s", text, err, want)
 		}
@@ -100,17 +93,13 @@ func TestOpen(t *testing.T) {
 	}))
 	defer server.Close()
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "secret"), "hunter2")
-	write(t, filepath.Join(dir, "fleet.yml"), "basic_auth: {username: me, password_file: secret}\nhistory: 0s\n")
+	testkit.Write(t, filepath.Join(dir, "secret"), "hunter2")
+	testkit.Write(t, filepath.Join(dir, "fleet.yml"), "basic_auth: {username: me, password_file: secret}\nhistory: 0s\n")
 	cfg, err := Load(filepath.Join(dir, "fleet.yml"), time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	cfg.Logger = log.NewNopLogger()
 	s, err := Open(server.URL, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer s.Close()
 	if got := <-asked; got != "me hunter2 "+used+"[300000ms]" {
 		t.Errorf("asked: %s", got)

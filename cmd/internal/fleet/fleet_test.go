@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
@@ -209,9 +210,8 @@ func newWatch(t *testing.T, f *fakePrometheus, change func(*Config)) *watch {
 		change(&cfg)
 	}
 	var err error
-	if w.source, err = New(cfg); err != nil {
-		t.Fatal(err)
-	}
+	w.source, err = New(cfg)
+	testkit.Must(t, err)
 	t.Cleanup(func() {
 		if err := w.source.Close(); err != nil {
 			t.Error(err)
@@ -263,9 +263,7 @@ func (w *watch) metric(t *testing.T, name, label string) float64 {
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(w.source)
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, f := range families {
 		for _, m := range f.Metric {
 			if f.GetName() == "gpu_leak_exporter_source_"+name && (label == "" || m.Label[0].GetValue() == label) {

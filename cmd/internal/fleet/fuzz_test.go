@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -32,9 +33,7 @@ func FuzzAnswer(f *testing.F) {
 			cfg:   Config{Client: &promapi.Client{}, Query: used, MaxAge: 5 * time.Minute, Labels: []string{"instance"}, Logger: log.NewNopLogger()},
 			feeds: map[string]*feed{}, drained: make(chan struct{}, 1), metrics: newMetrics(log.NewNopLogger()), advanced: time.Now(),
 		}
-		if err := s.understand(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, s.understand())
 		for line := range strings.Lines(text) {
 			var matrix model.Matrix
 			if json.Unmarshal([]byte(line), &matrix) != nil {

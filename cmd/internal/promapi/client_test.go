@@ -11,7 +11,6 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +20,8 @@ import (
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
+
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 )
 
 func TestIsTooMuch(t *testing.T) {
@@ -107,9 +108,7 @@ func TestEndless(t *testing.T) {
 	}))
 	defer server.Close()
 	c, err := NewClient(ClientConfig{URL: server.URL, HTTP: config.DefaultHTTPClientConfig, Program: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	value, warnings, _, err := c.Query(t.Context(), "x", time.Time{})
 	if err != nil || value.String() != `{a="b"} => 2 @[1]` || !slices.Equal(warnings, v1.Warnings{"w"}) {
 		t.Errorf("%v, %q, %v", value, warnings, err)
@@ -131,9 +130,7 @@ func TestNoSecrets(t *testing.T) {
 		t.Errorf("shown as %s", shown)
 	}
 	c, err := NewClient(ClientConfig{URL: address, HTTP: config.DefaultHTTPClientConfig, Program: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	ask := func() error {
 		_, _, _, err := c.Query(t.Context(), "up", time.Now())
 		return c.Refused(err)
@@ -150,9 +147,7 @@ func TestNoSecrets(t *testing.T) {
 // TestNewClient refuses what cannot be asked, and says what to do, without a password.
 func TestNewClient(t *testing.T) {
 	both := filepath.Join(t.TempDir(), "http.yml")
-	if err := os.WriteFile(both, []byte("bearer_token: abc\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, both, "bearer_token: abc\n")
 	for _, tt := range []struct{ url, file, want string }{
 		{"localhost:9090", "", "is not an address such as http://localhost:9090"},
 		{"ftp://a", "", "is not an address such as http://localhost:9090"},

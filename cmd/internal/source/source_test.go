@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
@@ -47,9 +48,7 @@ func TestSpecHasNoPassword(t *testing.T) {
 
 func TestOpen(t *testing.T) {
 	src, err := Open(Config{Kind: Sim, Name: "crashloop", Speed: 1e9, Interval: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer src.Close()
 	devices, err := src.Devices(t.Context())
 	if err != nil || len(devices) != 1 {
@@ -60,9 +59,8 @@ func TestOpen(t *testing.T) {
 		if _, err := devices[0].Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if at[i], err = devices[0].Read(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		at[i], err = devices[0].Read(t.Context())
+		testkit.Must(t, err)
 	}
 	if d := at[1].T - at[0].T; d != 2*time.Second {
 		t.Errorf("samples are %s apart", d)
@@ -75,9 +73,7 @@ func TestOpen(t *testing.T) {
 // TestOwners asks for the owner of this very process.
 func TestOwners(t *testing.T) {
 	r, err := Owners(Config{ProcFS: "/proc"}, OwnersConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if o, done := r.Owner(gpu.ProcessID{PID: uint32(os.Getpid())}); o == nil || !done {
 		t.Errorf("owner %v, %v", o, done)
 	}
@@ -88,18 +84,14 @@ func TestOwners(t *testing.T) {
 
 func TestLimitFiles(t *testing.T) {
 	var before, after syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before))
 	defer func() {
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
 			t.Error(err)
 		}
 	}()
 	limitFiles()
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &after); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &after))
 	if after.Cur != min(before.Cur, maxFiles) || after.Max != before.Max {
 		t.Errorf("%+v became %+v", before, after)
 	}

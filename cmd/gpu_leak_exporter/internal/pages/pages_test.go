@@ -4,14 +4,10 @@
 package pages
 
 import (
-	"bytes"
-	"flag"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -25,8 +21,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // testConfig has pages of a State, with thresholds and times that do not depend on where the test runs.
 func testConfig(s *sampler.State, note string) *Config {
@@ -59,24 +53,6 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
 	return w
-}
-
-// golden compares with a file of testdata, or rewrites it with -update.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("differs from %s; see what changed with go test . -update and git diff\n%s", path, got)
-	}
 }
 
 var (

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
@@ -22,9 +23,9 @@ func predictAt(s *sampler.State, note, path string) string {
 }
 
 func TestPredictGolden(t *testing.T) {
-	golden(t, "predict.html", []byte(predict(fixture(), "")))
-	golden(t, "predict-gpu.html", []byte(predictAt(fixture(), "", PredictPath+"/gpu-0")))
-	golden(t, "predict-mig.html", []byte(predictAt(fixture(), "", PredictPath+"/gpu-1-mig-3")))
+	testkit.Golden(t, "testdata/predict.html", predict(fixture(), ""))
+	testkit.Golden(t, "testdata/predict-gpu.html", predictAt(fixture(), "", PredictPath+"/gpu-0"))
+	testkit.Golden(t, "testdata/predict-mig.html", predictAt(fixture(), "", PredictPath+"/gpu-1-mig-3"))
 }
 
 // TestPredictLocates says how far the search for lines is.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 	"github.com/gpuleak/gpu_leak_exporter/mixin"
@@ -20,7 +21,7 @@ func TestRunbookMarkdown(t *testing.T) {
 	const text = "# The title\n\nOne `code *span*` and **two**,\n*three* <script>alert(1)</script> 2 * 3.\n\n" +
 		"## First, second\n\n- a [link](#first-second)\n  goes on\n- [away](../docs/faq.md#why), [far](https://example.org), [bad](javascript://x)\n\n" +
 		"1. one\n2. two\n\n### GPULost\n\n```sh\n# no heading\n\nls | wc -l    # <b>\n```\n\n| | head |\n|---|---|\n| `a` | b |\n| 1 | |\n"
-	golden(t, "runbook.html", get(newRunbook(text, slog.New(slog.DiscardHandler)), RunbookPath).Body.Bytes())
+	testkit.Golden(t, "testdata/runbook.html", get(newRunbook(text, slog.New(slog.DiscardHandler)), RunbookPath).Body.String())
 }
 
 // TestRunbook follows the links to the runbook, and those within it.

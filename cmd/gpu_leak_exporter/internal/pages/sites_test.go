@@ -7,8 +7,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"path/filepath"
 	"testing"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -22,10 +24,8 @@ func goldenJSON(t *testing.T, name string, h http.Handler) {
 		t.Errorf("Content-Type %q", got)
 	}
 	var pretty bytes.Buffer
-	if err := json.Indent(&pretty, w.Body.Bytes(), "", "  "); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, name, pretty.Bytes())
+	testkit.Must(t, json.Indent(&pretty, w.Body.Bytes(), "", "  "))
+	testkit.Golden(t, filepath.Join("testdata", name), pretty.String())
 }
 
 // TestSites has the lines that allocate what leaks.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -20,7 +21,7 @@ func start(s *sampler.State) string {
 // TestStartSays asks the page that one opens first what one asks first: is all well, what is worst, and what
 // is watched.
 func TestStartSays(t *testing.T) {
-	golden(t, "start.html", []byte(start(fixture())))
+	testkit.Golden(t, "testdata/start.html", start(fixture()))
 	device := func(index int, v detector.Verdict) *sampler.DeviceState {
 		return &sampler.DeviceState{
 			Info: gpu.Info{Index: index, UUID: fmt.Sprintf("GPU-%d", index), Name: "T4"}, Up: true, SampleTime: epoch, ProcessesKnown: true, ProcessCount: 2, Memory: memory(80<<30, 1<<30, 1<<30),

@@ -1,0 +1,46 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package testkit is what the tests of the programs share.
+package testkit
+
+import (
+	"flag"
+	"os"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// Must ends the test at an error.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Read returns the text of a file.
+func Read(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	Must(t, err)
+	return string(text)
+}
+
+// Write writes a file.
+func Write(t testing.TB, path, text string) {
+	t.Helper()
+	Must(t, os.WriteFile(path, []byte(text), 0o644))
+}
+
+// Golden compares a text with a golden file, or rewrites that with -update.
+func Golden(t testing.TB, path, got string) {
+	t.Helper()
+	if *update {
+		Write(t, path, got)
+	}
+	if got != Read(t, path) {
+		t.Errorf("differs from %s; see what changed with go test . -update and git diff\n%.3000s", path, got)
+	}
+}
