@@ -193,6 +193,11 @@ func (s *Source) owe(span time.Duration) {
 func (s *Source) readHistory(ctx context.Context) error {
 	s.learning.Store(true)
 	defer s.learning.Store(false)
+	if s.down.Load() != nil { // else each poll of an outage would make the parts smaller
+		if err := s.answers(ctx); err != nil {
+			return err
+		}
+	}
 	h := s.owed
 	began, from, end := time.Now(), h.from, (s.now() - s.cfg.MaxAge).Truncate(time.Millisecond)
 	for h.from < end {
@@ -207,7 +212,7 @@ func (s *Source) readHistory(ctx context.Context) error {
 			if large && promapi.IsTooMuch(err) {
 				continue
 			}
-			if !s.answers(ctx) { // it is not the fault of this part, or that has brought the Prometheus down
+			if s.answers(ctx) != nil { // it is not the fault of this part, or that has brought the Prometheus down
 				return err
 			}
 			if large && errors.Is(err, context.DeadlineExceeded) {
@@ -243,12 +248,12 @@ func (s *Source) isUp() {
 	}
 }
 
-// answers reports whether the Prometheus answers anything about the GPUs.
-func (s *Source) answers(ctx context.Context) bool {
+// answers returns an error unless the Prometheus answers anything about the GPUs.
+func (s *Source) answers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	_, _, _, err := s.cfg.Client.Query(ctx, s.cfg.Query, time.Time{})
-	return err == nil
+	return s.cfg.Client.Refused(err)
 }
 
 // longestHistory bounds Config.History.
