@@ -110,7 +110,7 @@ func TestPartsAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parts := 0
 		f := oneGPU()
-		w := newWatch(t, f, nil)
+		w := newWatch(t, f, func(c *Config) { c.MaxAge = time.Hour })
 		w.follow(t, 5*time.Minute)
 		f.change(func(f *fakePrometheus) { f.err = errUnavailable })
 		w.follow(t, 3*time.Hour)

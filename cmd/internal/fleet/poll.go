@@ -56,7 +56,11 @@ func (s *Source) poll(ctx context.Context, at time.Time) error {
 		s.owe(min(missed+s.cfg.MaxAge, max(s.cfg.History, longestGap)))
 	}
 	if s.owed != nil {
-		if err := s.readHistory(ctx); err != nil {
+		err := s.answers(ctx) // else each poll of an outage would make the parts smaller
+		if err == nil {
+			err = s.readHistory(ctx)
+		}
+		if err != nil {
 			return err
 		}
 		missed = time.Since(at) + s.cfg.MaxAge
@@ -193,11 +197,6 @@ func (s *Source) owe(span time.Duration) {
 func (s *Source) readHistory(ctx context.Context) error {
 	s.learning.Store(true)
 	defer s.learning.Store(false)
-	if s.down.Load() != nil { // else each poll of an outage would make the parts smaller
-		if err := s.answers(ctx); err != nil {
-			return err
-		}
-	}
 	h := s.owed
 	began, from, end := time.Now(), h.from, (s.now() - s.cfg.MaxAge).Truncate(time.Millisecond)
 	for h.from < end {
