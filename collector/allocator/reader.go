@@ -28,11 +28,12 @@ var (
 	errLeftOut = fmt.Errorf("they have more files open than can be looked at, %d in a second: gpu_process_allocator_* comes later", hostfs.PerSecond)
 )
 
+// FindInterval is how often a process without a page is looked at again: a program may load the probe late.
+const FindInterval = 30 * time.Second
+
 const (
 	// readInterval is how often pages are read. Probes write every five seconds.
 	readInterval = time.Second
-	// findInterval is how often a process without a page is looked at again: a program may load the probe late.
-	findInterval = 30 * time.Second
 	// staleAfter is six times the probe's interval: the process is stopped, or its probe is.
 	staleAfter = 30 * time.Second
 	// forgetAfter is how long a process is kept that nobody asks for.
@@ -147,10 +148,10 @@ func (r *Reader) update(now time.Time) {
 		switch {
 		case p.file != nil:
 			r.refresh(p, now)
-		case unseen < findInterval || r.pages == maxPages:
+		case unseen < FindInterval || r.pages == maxPages:
 		case !r.budget.Spent():
 			r.look(p, now)
-		case unseen > 3*findInterval && !p.looked.IsZero():
+		case unseen > 3*FindInterval && !p.looked.IsZero():
 			problem = cmp.Or(problem, errLeftOut)
 		}
 		r.pursue(p, now)

@@ -53,6 +53,7 @@ func (s *Source) identifyAll(ctx context.Context, n int, generation uint64) ([]*
 	var devices []*device
 	for i := range n {
 		id := s.indices[i]
+		told := id.finished() && id.err == nil // from here on, or else its handle and its name may be of two moments
 		answer := id.answer()
 		info := answer.V
 		switch {
@@ -65,7 +66,7 @@ func (s *Source) identifyAll(ctx context.Context, n int, generation uint64) ([]*
 		}
 		info.Index = i
 		d := s.as(info)
-		if id.finished() && id.err == nil {
+		if told {
 			d.current.Store(&id.handle)
 			d.settled.Store(id.settled)
 		}

@@ -222,7 +222,7 @@ func TestEventsThatAreNotWaitedFor(t *testing.T) {
 					t.Fatal(err)
 				}
 				node.begin(&simFault{call: eventCall, code: code, atOnce: true})
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute-time.Second) // between two retries
 				defer cancel()
 				watched := false
 				if err := s.Watch(ctx, func(e gpu.Event) { watched = e.Kind == gpu.Watched }); err != nil {

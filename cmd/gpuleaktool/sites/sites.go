@@ -30,8 +30,8 @@ import (
 )
 
 const (
-	// probePatience is how long a page is looked for. A probe writes every five seconds.
-	probePatience = 20 * time.Second
+	// probePatience is how long a page is looked for: twice. A probe writes every five seconds.
+	probePatience = allocator.FindInterval + 5*time.Second
 	// sitesInterval is how often the answer is looked at.
 	sitesInterval = 100 * time.Millisecond
 )

@@ -105,6 +105,31 @@ func TestLargeParts(t *testing.T) {
 	}
 }
 
+// TestPartsAfterAnOutage has a Prometheus that is away for hours: that makes no part of the time since then smaller.
+func TestPartsAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parts := 0
+		f := oneGPU()
+		w := newWatch(t, f, func(c *Config) { c.MaxAge = time.Hour })
+		w.follow(t, 5*time.Minute)
+		f.change(func(f *fakePrometheus) { f.err = errUnavailable })
+		w.follow(t, 3*time.Hour)
+		f.change(func(f *fakePrometheus) {
+			f.err, f.before = nil, func(_ context.Context, span time.Duration, end time.Time) error {
+				if span > 0 && !end.IsZero() {
+					parts++
+				}
+				return nil
+			}
+		})
+		w.follow(t, time.Minute)
+		if parts < 10 || parts > 15 {
+			t.Errorf("3 h are read in %d parts, want 12 or so", parts)
+		}
+		w.read["GPU-1"].inOrder(t, 15)
+	})
+}
+
 // TestPodComesBack has a GPU that a pod and nobody have in turn, all of it in one answer.
 func TestPodComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

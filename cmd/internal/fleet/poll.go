@@ -56,7 +56,11 @@ func (s *Source) poll(ctx context.Context, at time.Time) error {
 		s.owe(min(missed+s.cfg.MaxAge, max(s.cfg.History, longestGap)))
 	}
 	if s.owed != nil {
-		if err := s.readHistory(ctx); err != nil {
+		err := s.answers(ctx) // else each poll of an outage would make the parts smaller
+		if err == nil {
+			err = s.readHistory(ctx)
+		}
+		if err != nil {
 			return err
 		}
 		missed = time.Since(at) + s.cfg.MaxAge
@@ -207,7 +211,7 @@ func (s *Source) readHistory(ctx context.Context) error {
 			if large && promapi.IsTooMuch(err) {
 				continue
 			}
-			if !s.answers(ctx) { // it is not the fault of this part, or that has brought the Prometheus down
+			if s.answers(ctx) != nil { // it is not the fault of this part, or that has brought the Prometheus down
 				return err
 			}
 			if large && errors.Is(err, context.DeadlineExceeded) {
@@ -243,12 +247,12 @@ func (s *Source) isUp() {
 	}
 }
 
-// answers reports whether the Prometheus answers anything about the GPUs.
-func (s *Source) answers(ctx context.Context) bool {
+// answers returns an error unless the Prometheus answers anything about the GPUs.
+func (s *Source) answers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	_, _, _, err := s.cfg.Client.Query(ctx, s.cfg.Query, time.Time{})
-	return err == nil
+	return s.cfg.Client.Refused(err)
 }
 
 // longestHistory bounds Config.History.

@@ -79,6 +79,25 @@ func TestAnswersAreShared(t *testing.T) {
 	})
 }
 
+// TestMakerLeaves has the client leave for whom an answer is made: another one that waits for it gets it.
+func TestMakerLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := testLimits(1).Pages(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(2 * time.Second)
+			if r.Context().Err() == nil {
+				_, _ = io.WriteString(w, "whole")
+			}
+		}))
+		ctx, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		go h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
+		synctest.Wait()
+		if w := get(h, "/"); w.Code != http.StatusOK || w.Body.String() != "whole" {
+			t.Errorf("%d %q", w.Code, w.Body)
+		}
+	})
+}
+
 // TestAnswersWait has more be wanted than can be made at a time: those that wait get theirs in turn.
 func TestAnswersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
