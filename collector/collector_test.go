@@ -131,13 +131,9 @@ func TestFamilies(t *testing.T) {
 		{"workload", true},
 		{"xid", true},
 	}
-	if got := Families(); !slices.Equal(got, want) {
-		t.Errorf("got  %v\nwant %v", got, want)
-	}
+	equal(t, Families(), want, "families")
 	for name, on := range map[string]bool{"gpu_nvlink_up": false, "gpu_memory_used_bytes": true} {
-		if got := gather(t, newCollector(t, fixture(), Options{}))[name] != nil; got != on {
-			t.Errorf("%s is exported by default: %t, want %t", name, got, on)
-		}
+		equal(t, gather(t, newCollector(t, fixture(), Options{}))[name] != nil, on, "%s is exported by default", name)
 	}
 }
 
@@ -197,9 +193,7 @@ func TestRows(t *testing.T) {
 			if !name.MatchString(m.name) {
 				t.Errorf("%s: not a name of ours", m.name)
 			}
-			if total := strings.HasSuffix(m.name, "_total"); total != (m.kind == prometheus.CounterValue) {
-				t.Errorf("%s: _total is for counters, and counters have it", m.name)
-			}
+			equal(t, strings.HasSuffix(m.name, "_total"), (m.kind == prometheus.CounterValue), "%s: _total is for counters, and counters have it", m.name)
 			if len(m.help) < 20 || !strings.HasSuffix(m.help, ".") || strings.ContainsAny(m.help, "{}\n") {
 				t.Errorf("%s: help %q is no sentence", m.name, m.help)
 			}
@@ -210,9 +204,7 @@ func TestRows(t *testing.T) {
 				}
 			}
 			slices.Sort(labels)
-			if len(slices.Compact(labels)) != len(labels) {
-				t.Errorf("%s: a label twice in %v", m.name, labels)
-			}
+			equal(t, len(slices.Compact(labels)), len(labels), "%s: a label twice in %v", m.name, labels)
 		}
 	}
 }
@@ -280,9 +272,7 @@ func TestVerdictNotYet(t *testing.T) {
 			}
 			slices.Sort(got)
 			slices.Sort(tc.want)
-			if !slices.Equal(got, tc.want) {
-				t.Errorf("got  %v\nwant %v", got, tc.want)
-			}
+			equal(t, got, tc.want, "metrics")
 		})
 	}
 }
@@ -305,9 +295,7 @@ func TestDuplicates(t *testing.T) {
 	twice.Collectors = slices.Repeat(twice.Collectors, 2)
 	twice.Calls.Errors = slices.Repeat(twice.Calls.Errors, 2)
 	want := testutil.CollectAndCount(newCollector(t, once, allFamilies(true)))
-	if got := testutil.CollectAndCount(newCollector(t, twice, allFamilies(true))); got != want {
-		t.Errorf("got %d series, want %d", got, want)
-	}
+	equal(t, testutil.CollectAndCount(newCollector(t, twice, allFamilies(true))), want, "series")
 }
 
 func repeatEach[T any](list []T) []T {
@@ -319,9 +307,7 @@ func repeatEach[T any](list []T) []T {
 }
 
 func TestCollectWithoutState(t *testing.T) {
-	if n := testutil.CollectAndCount(newCollector(t, nil, allFamilies(true))); n != 0 {
-		t.Errorf("%d series of no state", n)
-	}
+	equal(t, testutil.CollectAndCount(newCollector(t, nil, allFamilies(true))), 0, "series of no state")
 }
 
 func TestLabelValue(t *testing.T) {
@@ -339,9 +325,7 @@ func TestLabelValue(t *testing.T) {
 		"control":          {"process", "a\n\x00\"\\", "a\n\x00\"\\"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := sampler.LabelValue(tc.label, tc.value); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
+			equal(t, sampler.LabelValue(tc.label, tc.value), tc.want, "value")
 		})
 	}
 }
@@ -354,9 +338,7 @@ func FuzzLabelValue(f *testing.F) {
 		if !utf8.ValidString(got) || len(got) > 256 {
 			t.Errorf("%q", got)
 		}
-		if again := sampler.LabelValue(label, got); again != got {
-			t.Errorf("%q becomes %q when it is cut again", got, again)
-		}
+		equal(t, sampler.LabelValue(label, got), got, "becomes when it is cut again")
 	})
 }
 

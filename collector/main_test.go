@@ -4,6 +4,8 @@
 package collector
 
 import (
+	"fmt"
+	"reflect"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -16,5 +18,13 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// equal checks that got is want, part by part. The format tells of what they are.
+func equal[T any](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
 	}
 }

@@ -130,14 +130,8 @@ func TestPrograms(t *testing.T) {
 			t.Errorf("program %d is %d, as program %d", i, runs, other)
 		}
 		seen[runs] = i
-		if again := c.program.Hash([]byte(c.secret)); again != o.Runs {
-			t.Errorf("program %d has another name each time", i)
-		}
+		equal(t, c.program.Hash([]byte(c.secret)), o.Runs, "program %d has another name each time", i)
 	}
-	if runs := (&gpu.Program{Image: "b"}).Hash(nil); runs != 0 {
-		t.Errorf("of no name: %d", runs)
-	}
-	if runs := RunsOn(nil, "T4", ""); runs != 0 {
-		t.Errorf("of nobody: %d", runs)
-	}
+	equal(t, (&gpu.Program{Image: "b"}).Hash(nil), 0, "of no name")
+	equal(t, RunsOn(nil, "T4", ""), 0, "of nobody")
 }

@@ -28,9 +28,7 @@ func TestWord(t *testing.T) {
 		NotSure:   {Judged: true, Confidence: cfg.ClearThreshold()},
 		NoLeak:    {Judged: true, Confidence: cfg.ClearThreshold() - 0.01},
 	} {
-		if got := Word(&v, &cfg); got != want {
-			t.Errorf("%+v: %q, want %q", v, got, want)
-		}
+		equal(t, Word(&v, &cfg), want, "%+v", v)
 	}
 }
 
@@ -49,9 +47,7 @@ func TestUsed(t *testing.T) {
 		{gpu.Memory{Used: some(3), Total: some(2)}, "3.00 GiB of 2.00 GiB (100 %)"},
 		{gpu.Memory{Total: some(1)}, "not known"},
 	} {
-		if got := Used(c.m); got != c.want {
-			t.Errorf("%q, want %q", got, c.want)
-		}
+		equal(t, Used(c.m), c.want, "%+v", c.m)
 	}
 }
 
@@ -67,9 +63,7 @@ func TestLeft(t *testing.T) {
 		{3600, 3600, 3600.1, "1 h"},
 	} {
 		v := detector.Verdict{SecondsToOOM: detector.Of(c.seconds), Lower: detector.Of(c.lower), Upper: detector.Of(c.upper)}
-		if got := Left(&v); got != c.want {
-			t.Errorf("%q, want %q", got, c.want)
-		}
+		equal(t, Left(&v), c.want, "%+v", c)
 	}
 }
 
@@ -97,9 +91,7 @@ func TestNames(t *testing.T) {
 		driver("error_42"):                        "The driver does not answer (error_42).",
 		driver("prometheus_does_not_answer"):      "The Prometheus of --source=prometheus: does not answer. The log says why.",
 	} {
-		if got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		equal(t, got, want, "text")
 	}
 }
 
@@ -115,9 +107,7 @@ func TestWithheld(t *testing.T) {
 		{detector.WithheldSlowing, 0, "slows down, and would end before the memory is full"},
 		{detector.WithheldDailyLoad, 9 * time.Hour, "may be a daily load, and must grow for another 9 h"},
 	} {
-		if got := Withheld(c.why, c.more); got != c.want {
-			t.Errorf("got %q, want %q", got, c.want)
-		}
+		equal(t, Withheld(c.why, c.more), c.want, "%s", c.why)
 	}
 }
 
@@ -160,9 +150,7 @@ func TestWhy(t *testing.T) {
 	} {
 		s := memory(0)
 		s.Judgement.Device, s.Now, s.Memory.Used = v, time.Hour, gpu.Some(uint64(1))
-		if got := s.Why(&cfg); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		equal(t, s.Why(&cfg), want, "%+v", v)
 	}
 	s := memory(0)
 	s.Judgement.Device = detector.Verdict{}
@@ -174,9 +162,7 @@ func TestWhy(t *testing.T) {
 // TestXIDsAreTheMixins: the page and the alert say the same of a code, and no code of an alert is missing.
 func TestXIDsAreTheMixins(t *testing.T) {
 	mixin, err := os.ReadFile("../../mixin/lib/xid.libsonnet")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	alerts, _, _ := strings.Cut(string(mixin), "  other: {")
 	for code := range uint64(200) {
 		text := cmp.Or(xids[Page][code], xids[Ticket][code])

@@ -21,23 +21,17 @@ import (
 
 func TestInfoWords(t *testing.T) {
 	for v, want := range map[int]string{12040: "12.4", 13000: "13.0", 0: "", -1: ""} {
-		if got := cudaVersion(v); got != want {
-			t.Errorf("CUDA %d: %q, want %q", v, got, want)
-		}
+		equal(t, cudaVersion(v), want, "CUDA %d", v)
 	}
 	var p nvml.PciInfo
 	for i, c := range "00000000:3B:00.0" {
 		p.BusId[i] = int8(c)
 	}
-	if got := busID(p); got != "00000000:3B:00.0" {
-		t.Errorf("bus address %q", got)
-	}
+	equal(t, busID(p), "00000000:3B:00.0", "bus address")
 	for i := range p.BusId {
 		p.BusId[i] = 'x'
 	}
-	if got := busID(p); len(got) != len(p.BusId) {
-		t.Errorf("bus address without end: %q", got)
-	}
+	equal(t, len(busID(p)), len(p.BusId), "bus address without end")
 }
 
 func TestProfile(t *testing.T) {
@@ -48,9 +42,7 @@ func TestProfile(t *testing.T) {
 		"NVIDIA A100-SXM4-40GB":                  "",
 		"NVIDIA RTX PRO 6000 MIG 1g.24gb+me.all": "1g.24gb+me.all",
 	} {
-		if got := profileOf(name); got != want {
-			t.Errorf("%q: %q, want %q", name, got, want)
-		}
+		equal(t, profileOf(name), want, "%q", name)
 	}
 }
 
@@ -217,9 +209,7 @@ func TestCountFails(t *testing.T) {
 		if err := <-asked; err == nil || !strings.Contains(err.Error(), gpu.ReasonMismatch) {
 			t.Errorf("the error is %v", err)
 		}
-		if got := l.total[entry]; got != 2 {
-			t.Errorf("%d Inits, want 2", got)
-		}
+		equal(t, l.total[entry], 2, "Inits")
 		if l.broken != "" {
 			t.Error(l.broken)
 		}
@@ -240,9 +230,7 @@ func TestBus(t *testing.T) {
 	b := bus{root: f.root}
 	expect := func(what string, want bool) {
 		t.Helper()
-		if got := b.added(); got != want {
-			t.Errorf("%s: added %t, want %t", what, got, want)
-		}
+		equal(t, b.added(), want, "%s: added", what)
 	}
 	expect("no bus", false)
 	add("0000:3b:00.0", "0x10de", "0x030200")

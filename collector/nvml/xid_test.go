@@ -67,9 +67,7 @@ func TestKernelLogStandsInForEvents(t *testing.T) {
 		}
 		(*events)[i].Time = time.Time{}
 	}
-	if want := []gpu.Event{{UUID: "GPU-without", PCIBusID: "00000000:2D:00.0", XID: 48}, {PCIBusID: "00000000:FF:00.0", XID: 79}}; !reflect.DeepEqual(*events, want) {
-		t.Errorf("events %+v, want %+v", *events, want)
-	}
+	equal(t, *events, []gpu.Event{{UUID: "GPU-without", PCIBusID: "00000000:2D:00.0", XID: 48}, {PCIBusID: "00000000:FF:00.0", XID: 79}}, "events")
 }
 
 func appendTo(t *testing.T, path, text string) {
@@ -86,9 +84,7 @@ func TestKernelLogIsMissedOnlyWhereAllDependOnIt(t *testing.T) {
 	if err := w.readLog(); err != nil {
 		t.Errorf("beside a GPU with events: %v", err)
 	}
-	if len(*events) != 0 {
-		t.Errorf("nobody watches the GPU without events, and yet: %+v", *events)
-	}
+	equal(t, len(*events), 0, "nobody watches the GPU without events, and yet: %+v", *events)
 	for _, l := range w.listeners {
 		l.eventless.Store(true)
 	}
@@ -113,9 +109,7 @@ func TestKernelLogThatCannotBeReadForAWhile(t *testing.T) {
 		w.log.path = path
 		must(t, w.readLog())
 	}
-	if want := []gpu.Event{kmsgWatches, unwatched, kmsgWatches}; !reflect.DeepEqual(*events, want) {
-		t.Errorf("events %+v, want %+v", *events, want)
-	}
+	equal(t, *events, []gpu.Event{kmsgWatches, unwatched, kmsgWatches}, "events")
 }
 
 func TestReporterEnds(t *testing.T) {
@@ -124,9 +118,7 @@ func TestReporterEnds(t *testing.T) {
 	r.event(gpu.Event{})
 	r.stop()
 	r.event(gpu.Event{})
-	if n != 1 {
-		t.Errorf("%d events, want the one before the end", n)
-	}
+	equal(t, n, 1, "events")
 }
 
 // watching has a source watch until stop, which closes it.
@@ -206,9 +198,7 @@ func TestKernelLogFromTheFirstMoment(t *testing.T) {
 		f.write("kmsg", "NVRM: Xid (PCI:0000:01:00): 31, a moment later\n")
 		time.Sleep(2 * watchInterval)
 		stop()
-		if !reflect.DeepEqual(reported, []uint64{31}) {
-			t.Errorf("XIDs %v, want the one of the first moment", reported)
-		}
+		equal(t, reported, []uint64{31}, "XIDs")
 	})
 }
 
@@ -261,9 +251,7 @@ func TestEndDuringWaitForEvents(t *testing.T) {
 		}
 		began := time.Now()
 		stop()
-		if took := time.Since(began); took != 0 {
-			t.Errorf("the end took %s, want no wait", took)
-		}
+		equal(t, time.Since(began), 0, "the end took")
 		time.Sleep(2 * eventWait)
 		broken, inside, _ := l.count(eventCall)
 		_, _, shutdowns := l.count("nvmlShutdown")

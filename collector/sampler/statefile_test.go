@@ -102,9 +102,7 @@ func TestRestartGoesOnFromTheStateFile(t *testing.T) {
 			if f := d.Findings; len(f) > 0 != c.known || c.known && (!f[0].LeakDue || f[0].Who != finding.Of(d.Processes[0].Owner)) {
 				t.Errorf("%s: findings after the restart: %+v", c.boot, f)
 			}
-			if out.count(c.message) != 1 {
-				t.Errorf("%s: the log does not say %q once", c.boot, c.message)
-			}
+			equal(t, out.count(c.message), 1, "%s: how often the log says %q", c.boot, c.message)
 		})
 	}
 }
@@ -438,9 +436,7 @@ func TestEndsOverARestart(t *testing.T) {
 			after(300 * time.Second)
 			for off, want := range map[time.Duration]bool{-62 * time.Second: false, -58 * time.Second: true, 58 * time.Second: true, 62 * time.Second: false} {
 				// What ended within a minute of that is meant.
-				if got := s.heights.Ended(1, scriptStart+time.Duration(c.last)*time.Second+off); got != want {
-					t.Errorf("%s: ended %s after its last sample: %t", name, off, got)
-				}
+				equal(t, s.heights.Ended(1, scriptStart+time.Duration(c.last)*time.Second+off), want, "%s: whether it ended %s after its last sample", name, off)
 			}
 		})
 	}

@@ -36,6 +36,14 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// equal checks that got is want, part by part. The format tells of what they are.
+func equal[T any](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
+	}
+}
+
 // devicesOf returns the devices of a source, which the test closes.
 func devicesOf(t *testing.T, src gpu.Source, err error) []gpu.Device {
 	t.Helper()
@@ -105,9 +113,7 @@ func TestNewSimDefaults(t *testing.T) {
 			if want := now.Add(time.Duration(i+1) * time.Second); !s.Time.Equal(want) || !time.Now().Equal(want) {
 				t.Errorf("sample at %v, read at %v, want %v", s.Time, time.Now(), want)
 			}
-			if s.T != time.Duration(s.Time.UnixNano()) {
-				t.Errorf("T is %v, want that of %v", s.T, s.Time)
-			}
+			equal(t, s.T, time.Duration(s.Time.UnixNano()), "T of %v", s.Time)
 		}
 		again, err := src.Devices(t.Context())
 		if err != nil || again[0] != d {
@@ -185,9 +191,7 @@ func checkMemory(t *testing.T, g *simGPU, s *gpu.Sample) {
 				t.Errorf("complete with %+v", p)
 			}
 		}
-		if used%(2*mib) != 0 {
-			t.Errorf("process %v uses %d bytes, no multiple of 2 MiB", p.ID, used)
-		}
+		equal(t, used%(2*mib), 0, "process %v uses %d bytes: the rest of 2 MiB", p.ID, used)
 		inside[p.Instance.V] += used
 		all += used
 	}
@@ -200,9 +204,7 @@ func checkMemory(t *testing.T, g *simGPU, s *gpu.Sample) {
 		}
 	}
 	addUp("GPU", s.Memory, all)
-	if s.Memory.Reserved.OK != (g.model != &simGTX) {
-		t.Errorf("reserved %+v", s.Memory.Reserved)
-	}
+	equal(t, s.Memory.Reserved.OK, (g.model != &simGTX), "reserved %+v", s.Memory.Reserved)
 	var total uint64
 	for i, in := range s.Instances {
 		addUp(in.Profile, in.Memory, inside[in.ID])
@@ -312,17 +314,13 @@ func TestSimSpeeds(t *testing.T) {
 				}
 			}
 			want := time.Duration(samples * float64(time.Second) / speed)
-			if got := time.Since(begin); got != want {
-				t.Errorf("at speed %v it took %v, want %v", speed, got, want)
-			}
+			equal(t, time.Since(begin), want, "at speed %v it took", speed)
 		})
 		return all
 	}
 	want := record(t, 1)
 	for _, speed := range []float64{60, 1e6, math.Inf(1)} {
-		if !reflect.DeepEqual(record(t, speed), want) {
-			t.Errorf("other samples at speed %v", speed)
-		}
+		equal(t, record(t, speed), want, "other samples at speed %v", speed)
 	}
 }
 
@@ -339,12 +337,8 @@ func TestSimDies(t *testing.T) {
 		return s.Processes[0].Used.V
 	}
 	base := used(30 * time.Second)
-	if used(time.Minute) != base {
-		t.Error("does not hold still for a minute")
-	}
-	if got := float64(used(11*time.Minute)-base) / 10; got != 600*mib {
-		t.Errorf("leaks %v bytes a minute, want 600 MiB", got)
-	}
+	equal(t, used(time.Minute), base, "memory after a minute")
+	equal(t, float64(used(11*time.Minute)-base)/10, 600*mib, "leaks bytes a minute")
 	first := next(t, d)
 	full := used(17*time.Minute - time.Second)
 	if free := uint64(simT4.capacity()) - simBaseline - full; free > 10*mib {
@@ -353,9 +347,7 @@ func TestSimDies(t *testing.T) {
 	if used(17*time.Minute) != 0 || used(18*time.Minute-time.Second) != 0 {
 		t.Error("lives on without memory")
 	}
-	if used(18*time.Minute+30*time.Second) != base {
-		t.Error("does not start again as it was")
-	}
+	equal(t, used(18*time.Minute+30*time.Second), base, "memory after it started again")
 	second := next(t, d)
 	if a, b := first.Processes[0], second.Processes[0]; a.ID == b.ID || a.Owner.ContainerID == b.Owner.ContainerID || a.Owner.Pod != b.Owner.Pod || a.Owner.Runs != b.Owner.Runs {
 		t.Errorf("first run %+v %+v, second run %+v %+v", a.ID, a.Owner, b.ID, b.Owner)
@@ -452,9 +444,7 @@ func TestSimFaults(t *testing.T) {
 				t.Errorf("event %d: %+v, want that GPU %d is watched", i, e, i)
 			}
 		}
-		if events := events[len(devices):]; !reflect.DeepEqual(events, want) {
-			t.Errorf("events %+v\nwant   %+v", events, want)
-		}
+		equal(t, events[len(devices):], want, "events")
 		if _, err := src.Devices(t.Context()); !errors.Is(err, gpu.ErrClosed) {
 			t.Errorf("Devices after Close: %v", err)
 		}
@@ -479,9 +469,7 @@ func TestSimWatchTime(t *testing.T) {
 			t.Error(err)
 		}
 		want := []time.Duration{1500 * time.Millisecond, 1517 * time.Millisecond, 3 * time.Second}
-		if !reflect.DeepEqual(at, want) {
-			t.Errorf("reported after %v, want %v", at, want)
-		}
+		equal(t, at, want, "reported after")
 	})
 }
 
@@ -518,16 +506,12 @@ func TestSimFaultyStatus(t *testing.T) {
 			failed++
 		}
 	}
-	if failed != 2 {
-		t.Errorf("%d of 80 readings failed, want 2", failed)
-	}
+	equal(t, failed, 2, "of 80 readings failed")
 	var sum uint64
 	for _, e := range devices[7].(*simDevice).src.Calls().Snapshot().Errors {
 		sum += e.Count
 	}
-	if sum != 3 {
-		t.Errorf("%d errors counted, want 3", sum)
-	}
+	equal(t, sum, 3, "errors counted")
 }
 
 // TestSimPIDs checks that pids stay in Linux's range and that none is handed out
@@ -634,9 +618,7 @@ func TestSimVerdicts(t *testing.T) {
 					found[name] = true
 				})
 			}
-			if len(found) != len(tt.leaks) {
-				t.Errorf("found %v, want %v", found, tt.leaks)
-			}
+			equal(t, len(found), len(tt.leaks), "leaks in %v", found)
 		})
 	}
 }

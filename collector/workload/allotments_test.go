@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -180,9 +179,7 @@ func TestAllotments(t *testing.T) {
 			for range 2 { // each call has a connection of its own
 				got, err := a.list(t.Context())
 				must(t, err)
-				if s := shown(got); !reflect.DeepEqual(s, c.want) {
-					t.Errorf("%q, want %q", s, c.want)
-				}
+				equal(t, shown(got), c.want, "allotments")
 			}
 		})
 	}
@@ -229,9 +226,7 @@ func TestNoKubelet(t *testing.T) {
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "--collector.workload.pod-resources-socket") {
 		t.Errorf("given: %v", err)
 	}
-	if a := newAllotments(""); a.socket != usualPodResourcesSocket {
-		t.Errorf("socket %q", a.socket)
-	}
+	equal(t, newAllotments("").socket, usualPodResourcesSocket, "socket")
 
 	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: runtimeSocket(t), Net: "unix"})
 	must(t, err)

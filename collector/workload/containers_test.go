@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -181,9 +180,7 @@ func TestContainersFind(t *testing.T) {
 			cs := newContainers([]string{"unix://" + socket}, true)
 			pauses := running(t, cs)
 			unknown(t, cs, idA)
-			if d := <-pauses; d != minListInterval {
-				t.Errorf("the next list is made after %v, want %v", d, minListInterval)
-			}
+			equal(t, <-pauses, minListInterval, "the next list is made after")
 			known(t, cs, idA, c.want)
 			if n := r.lists.Load(); n != 1 || cs.problem() != nil {
 				t.Errorf("%d lists, problem %v; want one and none", n, cs.problem())
@@ -382,9 +379,7 @@ func TestContainersSeveralRuntimes(t *testing.T) {
 			if c.first != nil && c.first.lists.Load() != c.lists {
 				t.Errorf("the first was asked %d times, want %d", c.first.lists.Load(), c.lists)
 			}
-			if n := last.lists.Load(); n != 0 {
-				t.Errorf("the last was asked %d times, want never", n)
-			}
+			equal(t, last.lists.Load(), 0, "how often the last was asked")
 		})
 	}
 }
@@ -419,9 +414,7 @@ func TestContainersAskedDuringRuntimeList(t *testing.T) {
 	known(t, c, idB, place{})
 	known(t, c, containerNumber(late), place{"default", "late", "main", ""})
 	// The last wake-up found nobody waiting.
-	if n := r.lists.Load(); n != 2 {
-		t.Errorf("%d lists, want 2", n)
-	}
+	equal(t, r.lists.Load(), 2, "lists")
 }
 
 func TestContainersRuntimeFails(t *testing.T) {
@@ -435,16 +428,12 @@ func TestContainersRuntimeFails(t *testing.T) {
 		delays = append(delays, <-pauses)
 	}
 	want := []time.Duration{1e9, 2e9, 4e9, 8e9, 10e9, 10e9, 10e9}
-	if !slices.Equal(delays, want) {
-		t.Errorf("pauses of %v, want %v", delays, want)
-	}
+	equal(t, delays, want, "pauses of")
 	wantProblem(t, c, socket, "not today")
 	// Nobody asks any more.
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.waiting) != 0 {
-		t.Errorf("%d are waited for after failures", len(c.waiting))
-	}
+	equal(t, len(c.waiting), 0, "waited for after failures")
 }
 
 func TestContainersAreBounded(t *testing.T) {

@@ -57,14 +57,10 @@ func FuzzAllottedDevice(f *testing.F) {
 		if !strings.HasPrefix(id, device) || len(device) > len("MIG-"+uuidA+"/999/999") {
 			t.Errorf("%q is %q", id, device)
 		}
-		if again := pluginDevice(name, device); again != device {
-			t.Errorf("%q is %q, which is %q", id, device, again)
-		}
+		equal(t, pluginDevice(name, device), device, "device of %q, again", id)
 		devices := claimDevices(claim(name, id, name, id, "nvidia.com/gpu="+id))
 		for _, d := range devices {
-			if pluginDevice("nvidia.com/gpu", d) != d {
-				t.Errorf("%q %q is %q", name, id, d)
-			}
+			equal(t, pluginDevice("nvidia.com/gpu", d), d, "claim of %q %q", name, id)
 		}
 		if m := pluginDevice("", id); m != "" && !slices.Contains(devices, m) {
 			t.Errorf("%q is not %q in a claim, but %q", id, m, devices)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"syscall"
 	"testing"
@@ -51,9 +50,7 @@ func TestHolders(t *testing.T) {
 	holders, err := r.Holders(t.Context())
 	must(t, err)
 	want := []string{"/dev/nvidia10 20/2 S b", "/dev/nvidia10 30/3 S persistenced", "/dev/nvidia9 20/2 S b", "/dev/nvidia9 3/1 S a"}
-	if got := summary(holders); !reflect.DeepEqual(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	equal(t, summary(holders), want, "holders")
 	if u := r.Unseen(); u.Why != nil {
 		t.Errorf("unreadable: %d, %v", u.Unreadable, u.Why)
 	}

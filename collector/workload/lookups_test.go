@@ -98,9 +98,7 @@ func TestManyStuckProcesses(t *testing.T) {
 				t.Errorf("call %d: %d overdue, %v stuck", call, n, stuck)
 			}
 		}
-		if n := len(reading); n != maxReaders {
-			t.Errorf("%d are read at a time", n)
-		}
+		equal(t, len(reading), maxReaders, "read at a time")
 		close(let)
 		synctest.Wait()
 		for _, id := range ids {

@@ -24,13 +24,9 @@ huge:x:4294967296:0::/:
 nobody:x:65534:65534::/nonexistent:/usr/sbin/nologin
 cut:x:100`)
 	want := map[uint32]string{0: "root", 1000: "alice", 65534: "nobody"}
-	if len(names) != len(want) {
-		t.Errorf("%v, want %v", names, want)
-	}
+	equal(t, len(names), len(want), "users in %v", names)
 	for uid, name := range want {
-		if names[uid] != name {
-			t.Errorf("user %d is %q, want %q", uid, names[uid], name)
-		}
+		equal(t, names[uid], name, "user %d", uid)
 	}
 }
 
@@ -44,9 +40,7 @@ func TestUsersAreReadAgain(t *testing.T) {
 	}
 	expect := func(u *users, want string) {
 		t.Helper()
-		if got := u.name(7); got != want {
-			t.Errorf("user 7 is %q, want %q", got, want)
-		}
+		equal(t, u.name(7), want, "user 7")
 	}
 	synctest.Test(t, func(*testing.T) {
 		u := &users{files: []string{first, dir, second}}
@@ -93,8 +87,6 @@ func TestPasswdFiles(t *testing.T) {
 		if c.own {
 			want += " /etc/passwd"
 		}
-		if got != want {
-			t.Errorf("%s: %s, want %s", c.name, got, want)
-		}
+		equal(t, got, want, "%s", c.name)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,6 +34,14 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// equal checks that got is want, part by part. The format tells of what they are.
+func equal[T any](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
 	}
 }
 
@@ -379,9 +388,7 @@ func TestAnswersAreForgotten(t *testing.T) {
 				t.Error("one that is asked for was forgotten")
 			}
 		}
-		if n := len(r.answers.young) + len(r.answers.old); n != 1 {
-			t.Errorf("%d answers are kept, want 1", n)
-		}
+		equal(t, len(r.answers.young)+len(r.answers.old), 1, "answers are kept")
 	})
 }
 
@@ -475,9 +482,7 @@ func FuzzLabel(f *testing.F) {
 	f.Add(strings.Repeat("\u2003", 200) + "x")
 	f.Fuzz(func(t *testing.T, s string) {
 		checkLabel(t, label(s, maxLabel), maxLabel)
-		if again := label(label(s, maxLabel), maxLabel); again != label(s, maxLabel) {
-			t.Errorf("%q changes again to %q", label(s, maxLabel), again)
-		}
+		equal(t, label(label(s, maxLabel), maxLabel), label(s, maxLabel), "changes again to")
 	})
 }
 
@@ -513,19 +518,13 @@ func TestOwnerInAPod(t *testing.T) {
 
 func TestLacking(t *testing.T) {
 	tr, socket := newTree(t), runtimeSocket(t)
-	if got := tr.resolver(Config{}).Lacking(); len(got) != 2 {
-		t.Errorf("on a host without Kubernetes: %q", got)
-	}
+	equal(t, len(tr.resolver(Config{}).Lacking()), 2, "on a host without Kubernetes")
 	// A named socket that is missing is an error, when it is asked.
-	if got := tr.resolver(Config{RuntimeSockets: []string{socket}, PodResourcesSocket: socket}).Lacking(); len(got) != 0 {
-		t.Errorf("with named sockets: %q", got)
-	}
+	equal(t, len(tr.resolver(Config{RuntimeSockets: []string{socket}, PodResourcesSocket: socket}).Lacking()), 0, "with named sockets")
 	r := tr.resolver(Config{})
 	if err := os.WriteFile(socket, nil, 0o600); err != nil { // it is only looked at
 		t.Fatal(err)
 	}
 	r.containers, r.allotments = newContainers([]string{socket}, false), &allotments{socket: socket}
-	if got := r.Lacking(); len(got) != 0 {
-		t.Errorf("with sockets at the usual places: %q", got)
-	}
+	equal(t, len(r.Lacking()), 0, "with sockets at the usual places")
 }
