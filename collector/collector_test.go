@@ -237,9 +237,7 @@ gpu_driver_up 0
 gpu_processes_unresolved 0
 `
 	c := newCollector(t, &sampler.State{DriverReason: "library_not_found"}, Options{})
-	if err := testutil.CollectAndCompare(c, strings.NewReader(want)); err != nil {
-		t.Error(err)
-	}
+	must(t, testutil.CollectAndCompare(c, strings.NewReader(want)))
 }
 
 // TestVerdictNotYet holds back what a verdict says before it means anything.

@@ -61,9 +61,8 @@ func memfd(t *testing.T, name string, content []byte) int {
 // put writes from the beginning of a file on.
 func put(t *testing.T, fd int, b []byte) {
 	t.Helper()
-	if _, err := unix.Pwrite(fd, b, 0); err != nil {
-		t.Fatal(err)
-	}
+	_, err := unix.Pwrite(fd, b, 0)
+	must(t, err)
 }
 
 // memoryFile is one of this process that has the name of a probe's.

@@ -77,9 +77,7 @@ func TestDevicesWithoutLibrary(t *testing.T) {
 				t.Errorf("%s: %v, want %s", path, err, reason)
 			}
 		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, s.Close())
 		if _, err := s.Devices(t.Context()); !errors.Is(err, gpu.ErrClosed) {
 			t.Errorf("%s: %v after Close", path, err)
 		}
@@ -141,9 +139,7 @@ func TestKindOfMemoryIsAskedAgain(t *testing.T) {
 				if l.broken != "" {
 					t.Error(l.broken)
 				}
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
+				must(t, s.Close())
 			})
 		})
 	}

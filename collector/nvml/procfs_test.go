@@ -196,9 +196,7 @@ func TestStuckRead(t *testing.T) {
 	f.process(6, "S", 77, 4711, session)
 	f.write("5/cgroup", session)
 	pipe := filepath.Join(f.root, "5/stat")
-	if err := syscall.Mkfifo(pipe, 0o644); err != nil { // to open it waits for a writer
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(pipe, 0o644)) // to open it waits for a writer
 	p := newProcFS(f.root, newClock())
 	equal(t, *p.look("GPU-1", 5, never), *never, "a process that was never read")
 	if got := p.look("GPU-1", 5, &process{start: 4711, state: "S"}); got.start != 4711 || got.alive() || got.state != "" {

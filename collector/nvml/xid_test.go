@@ -164,9 +164,8 @@ func TestWatchedAsSoonAsFound(t *testing.T) {
 		node.unload()
 		_, _ = s.Devices(t.Context())
 		node.load(false)
-		if _, err := s.Devices(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.Devices(t.Context())
+		must(t, err)
 		time.Sleep(5 * time.Minute)
 		node.end(fault)
 		_, _, before := l.count(register)
@@ -191,9 +190,8 @@ func TestKernelLogFromTheFirstMoment(t *testing.T) {
 			}
 		})
 		time.Sleep(watchInterval / 3)
-		if _, err := s.Devices(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.Devices(t.Context())
+		must(t, err)
 		synctest.Wait()
 		f.write("kmsg", "NVRM: Xid (PCI:0000:01:00): 31, a moment later\n")
 		time.Sleep(2 * watchInterval)
@@ -208,16 +206,13 @@ func TestEventsThatAreNotWaitedFor(t *testing.T) {
 		t.Run(returnName(code), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				node, s, l := newFourGPUs(t, t.TempDir())
-				if _, err := s.Devices(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				_, err := s.Devices(t.Context())
+				must(t, err)
 				node.begin(&simFault{call: eventCall, code: code, atOnce: true})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				watched := false
-				if err := s.Watch(ctx, func(e gpu.Event) { watched = e.Kind == gpu.Watched }); err != nil {
-					t.Error(err)
-				}
+				must(t, s.Watch(ctx, func(e gpu.Event) { watched = e.Kind == gpu.Watched }))
 				broken, _, waits := l.count(eventCall)
 				if broken != "" {
 					t.Error(broken)
@@ -228,9 +223,7 @@ func TestEventsThatAreNotWaitedFor(t *testing.T) {
 				if absent := code == nvml.ERROR_NOT_SUPPORTED || code == nvml.ERROR_NO_DATA; absent && watched {
 					t.Error("the GPUs are said to be watched")
 				}
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
+				must(t, s.Close())
 				time.Sleep(2 * eventWait) // a real process ends with its waits
 			})
 		})
@@ -241,9 +234,8 @@ func TestEventsThatAreNotWaitedFor(t *testing.T) {
 func TestEndDuringWaitForEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, s, l := newFourGPUs(t, t.TempDir())
-		if _, err := s.Devices(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.Devices(t.Context())
+		must(t, err)
 		stop := watching(t, s, func(gpu.Event) {})
 		time.Sleep(5*eventWait + eventWait/2)
 		if _, inside, total := l.count(eventCall); inside != 4 || total > 4*6 {
@@ -321,9 +313,8 @@ func TestKernelLogDoesNotBlock(t *testing.T) {
 	}
 	l := kernelLog{path: path, fd: -1}
 	defer l.close()
-	if _, err := l.read(); err != nil { // there is no writer
-		t.Fatal(err)
-	}
+	_, err := l.read() // there is no writer
+	must(t, err)
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	must(t, err)
 	defer f.Close()

@@ -34,9 +34,8 @@ func compress(t testing.TB, text string) string {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	if _, err := io.WriteString(z, text); err != nil {
-		t.Fatal(err)
-	}
+	_, err := io.WriteString(z, text)
+	must(t, err)
 	must(t, z.Close())
 	return b.String()
 }
@@ -231,9 +230,8 @@ func TestReplaySource(t *testing.T) {
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	must(t, err)
 	defer f.Close()
-	if _, err := f.WriteString("2026/03/01 10:0"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.WriteString("2026/03/01 10:0")
+	must(t, err)
 	next(t, d)
 	for range 2 {
 		if _, err := d.Wait(t.Context()); !errors.Is(err, io.EOF) {

@@ -418,9 +418,8 @@ func TestSimFaults(t *testing.T) {
 		for range 179 {
 			next(t, lost)
 		}
-		if _, err := lost.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		_, err = lost.Wait(t.Context())
+		must(t, err)
 		if _, err := lost.Read(t.Context()); !errors.Is(err, gpu.ErrLost) {
 			t.Errorf("lost GPU: %v", err)
 		}
@@ -465,9 +464,7 @@ func TestSimWatchTime(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := src.Watch(ctx, report); err != nil {
-			t.Error(err)
-		}
+		must(t, src.Watch(ctx, report))
 		want := []time.Duration{1500 * time.Millisecond, 1517 * time.Millisecond, 3 * time.Second}
 		equal(t, at, want, "reported after")
 	})
@@ -499,9 +496,8 @@ func TestSimFaultyStatus(t *testing.T) {
 	}
 	failed := 0
 	for range 80 {
-		if _, err := devices[7].Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		_, err := devices[7].Wait(t.Context())
+		must(t, err)
 		if _, err := devices[7].Read(t.Context()); err != nil {
 			failed++
 		}

@@ -224,9 +224,8 @@ func TestHoldersThatCannotBeRead(t *testing.T) {
 		tr.write("11/fd", "")
 		r := tr.resolver(Config{})
 		unreadable := func() error {
-			if _, err := r.Holders(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			_, err := r.Holders(t.Context())
+			must(t, err)
 			time.Sleep(15 * time.Second)
 			return r.Unseen().Why
 		}

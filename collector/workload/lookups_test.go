@@ -52,9 +52,8 @@ func TestStuckProcess(t *testing.T) {
 	done := r.lookups.want(id)
 	writer, err := os.OpenFile(cmdline, os.O_WRONLY, 0)
 	must(t, err)
-	if _, err := writer.WriteString("python3\x00serve.py\x00"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = writer.WriteString("python3\x00serve.py\x00")
+	must(t, err)
 	writer.Close()
 	<-done
 	if o, done := r.Owner(id); o.Process != "serve.py" || !done {

@@ -511,9 +511,7 @@ func TestOwnerInAPod(t *testing.T) {
 	if again := expect(t, r, trainer, want, true); again != first {
 		t.Error("the owner is another one each time")
 	}
-	if err := r.RuntimeProblem(); err != nil {
-		t.Error(err)
-	}
+	must(t, r.RuntimeProblem())
 }
 
 func TestLacking(t *testing.T) {
@@ -522,9 +520,7 @@ func TestLacking(t *testing.T) {
 	// A named socket that is missing is an error, when it is asked.
 	equal(t, len(tr.resolver(Config{RuntimeSockets: []string{socket}, PodResourcesSocket: socket}).Lacking()), 0, "with named sockets")
 	r := tr.resolver(Config{})
-	if err := os.WriteFile(socket, nil, 0o600); err != nil { // it is only looked at
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(socket, nil, 0o600)) // it is only looked at
 	r.containers, r.allotments = newContainers([]string{socket}, false), &allotments{socket: socket}
 	equal(t, len(r.Lacking()), 0, "with sockets at the usual places")
 }
