@@ -22,10 +22,29 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+	"go.uber.org/goleak"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// equal checks that got is want, part by part. The format tells of what they are.
+func equal[T any](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
+	}
+}
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 

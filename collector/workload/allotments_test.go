@@ -270,3 +270,28 @@ func TestKubeletHangs(t *testing.T) {
 		t.Errorf("cancelled before: %v, %v", got, err)
 	}
 }
+
+func FuzzAllottedDevice(f *testing.F) {
+	for _, id := range []string{
+		uuidA, uuidA + "::3", migA, "MIG-" + uuidA + "/7/0", "nvidia0", "nvidia0/gi1", "nvidia0/vgpu2", "nvidia7/gi13/vgpu47",
+		"gpu-0", "gpu-0-mig-1g10gb-19-2", uuidA + "-3", "channel0", "::",
+	} {
+		f.Add("nvidia.com/gpu", id)
+		f.Add("gpu.nvidia.com", id)
+		f.Add("k8s.gpu.nvidia.com/claim="+id, id)
+	}
+	f.Fuzz(func(t *testing.T, name, id string) {
+		device := pluginDevice(name, id)
+		if !strings.HasPrefix(id, device) || len(device) > len("MIG-"+uuidA+"/999/999") {
+			t.Errorf("%q is %q", id, device)
+		}
+		equal(t, pluginDevice(name, device), device, "device of %q, again", id)
+		devices := claimDevices(claim(name, id, name, id, "nvidia.com/gpu="+id))
+		for _, d := range devices {
+			equal(t, pluginDevice("nvidia.com/gpu", d), d, "claim of %q %q", name, id)
+		}
+		if m := pluginDevice("", id); m != "" && !slices.Contains(devices, m) {
+			t.Errorf("%q is not %q in a claim, but %q", id, m, devices)
+		}
+	})
+}

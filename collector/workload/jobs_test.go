@@ -4,12 +4,14 @@
 package workload
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -118,4 +120,26 @@ func TestParseJobs(t *testing.T) {
 	} {
 		equal(t, parseJobs([]byte(c.file)), c.want, "%s", c.name)
 	}
+}
+
+func FuzzParseJobs(f *testing.F) {
+	for _, file := range []string{"", "1", "17 18\n\n\t19\r\n17\n", "1\x00\xff\u2028\u202e2", "123_[1-4%2]\n"} {
+		f.Add([]byte(file))
+	}
+	f.Fuzz(func(t *testing.T, file []byte) {
+		jobs := parseJobs(file)
+		if len(jobs) > maxJobsPerGPU {
+			t.Errorf("%d jobs", len(jobs))
+		}
+		for i, job := range jobs {
+			checkLabel(t, job, maxLabel)
+			if job == "" || slices.Contains(jobs[:i], job) {
+				t.Errorf("%q in %q", job, jobs)
+			}
+		}
+		// Jobs that follow change nothing before them.
+		if again := parseJobs(append(bytes.Clone(file), "\n1\n"...)); len(file) < 1024 && !slices.Equal(again[:min(len(again), len(jobs))], jobs) {
+			t.Errorf("%q, and %q with one more", jobs, again)
+		}
+	})
 }

@@ -90,3 +90,14 @@ func TestPasswdFiles(t *testing.T) {
 		equal(t, got, want, "%s", c.name)
 	}
 }
+
+func FuzzParsePasswd(f *testing.F) {
+	f.Add("alice:x:1000:1000::/home/alice:/bin/bash\n+::::::\n")
+	f.Fuzz(func(t *testing.T, file string) {
+		for uid, name := range parsePasswd(file) {
+			if name == "" || !strings.Contains(file, name+":") {
+				t.Errorf("user %d is %q", uid, name)
+			}
+		}
+	})
+}
