@@ -95,11 +95,9 @@ func TestNewSimErrors(t *testing.T) {
 		{"empty", "", `unknown scenario "": choose one of node, healthy, faulty, crashloop`, Options{}},
 		{"speed", "node", "speed -2: must be above 0; 1 is real time, 60 a minute a second", Options{Speed: -2}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if _, err := New(tc.scenario, tc.opt); err == nil || err.Error() != tc.want {
-				t.Errorf("error %v\nwant  %s", err, tc.want)
-			}
-		})
+		if _, err := New(tc.scenario, tc.opt); err == nil || err.Error() != tc.want {
+			t.Errorf("%s: error %v\nwant  %s", tc.name, err, tc.want)
+		}
 	}
 }
 

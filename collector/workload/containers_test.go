@@ -132,6 +132,22 @@ func running(t testing.TB, c *containers) <-chan time.Duration {
 	return pauses
 }
 
+// asking has the containers of a runtime at a new socket, which the flag names or not, looked up until the test ends.
+func asking(t testing.TB, r *fakeRuntime, given bool) (c *containers, pauses <-chan time.Duration, socket string) {
+	t.Helper()
+	socket = runtimeSocket(t)
+	r.start(t, socket)
+	c = newContainers([]string{socket}, given)
+	return c, running(t, c), socket
+}
+
+// listed asks for a container of which nothing is known yet, and waits for the list after that.
+func listed(t testing.TB, c *containers, pauses <-chan time.Duration, id string) (pause time.Duration) {
+	t.Helper()
+	unknown(t, c, id)
+	return <-pauses
+}
+
 // unknown checks that there is no final answer yet.
 func unknown(t testing.TB, c *containers, id string) {
 	t.Helper()
@@ -179,8 +195,7 @@ func TestContainersFind(t *testing.T) {
 			r.start(t, socket)
 			cs := newContainers([]string{"unix://" + socket}, true)
 			pauses := running(t, cs)
-			unknown(t, cs, idA)
-			equal(t, <-pauses, minListInterval, "the next list is made after")
+			equal(t, listed(t, cs, pauses, idA), minListInterval, "the next list is made after")
 			known(t, cs, idA, c.want)
 			if n := r.lists.Load(); n != 1 || cs.problem() != nil {
 				t.Errorf("%d lists, problem %v; want one and none", n, cs.problem())
@@ -198,20 +213,17 @@ func TestContainersWithoutRuntimeSocket(t *testing.T) {
 	given := newContainers([]string{socket}, true)
 	wantProblem(t, given, socket, "not exist", "--collector.workload.cri-socket")
 	pauses := running(t, given)
-	unknown(t, given, idA)
-	<-pauses
+	listed(t, given, pauses, idA)
 	wantProblem(t, given, socket, "not exist", "--collector.workload.cri-socket")
 
 	// The runtime comes later than the exporter.
 	having(inPod(idA, "default", "late", "main"), inPod(idB, "default", "later", "main")).start(t, socket)
 	noProblem(t, given) // it is there now
-	unknown(t, given, idA)
-	<-pauses
+	listed(t, given, pauses, idA)
 	known(t, given, idA, place{"default", "late", "main", ""})
 	pauses = running(t, usual)
 	known(t, usual, idA, place{})
-	unknown(t, usual, idB)
-	<-pauses
+	listed(t, usual, pauses, idB)
 	known(t, usual, idB, place{"default", "later", "main", ""})
 }
 
@@ -292,21 +304,17 @@ func TestContainersRuntimeRestarts(t *testing.T) {
 			stop := having(inPod(idA, "default", "a", "main")).start(t, socket)
 			c := newContainers([]string{socket}, given)
 			pauses := running(t, c)
-			unknown(t, c, idA)
-			<-pauses
+			listed(t, c, pauses, idA)
 			known(t, c, idA, a)
 
 			stop()
-			unknown(t, c, idB)
-			<-pauses
-			unknown(t, c, idB) // it will be back: this host has Kubernetes
-			<-pauses
+			listed(t, c, pauses, idB)
+			listed(t, c, pauses, idB) // it will be back: this host has Kubernetes
 			wantProblem(t, c, socket, "not exist")
 			known(t, c, idA, a)
 
 			having(inPod(idB, "default", "b", "main")).start(t, socket)
-			unknown(t, c, idB)
-			<-pauses
+			listed(t, c, pauses, idB)
 			known(t, c, idB, b)
 			known(t, c, idA, a)
 			noProblem(t, c)
@@ -316,12 +324,8 @@ func TestContainersRuntimeRestarts(t *testing.T) {
 
 func TestContainersRuntimeWithoutCRI(t *testing.T) {
 	t.Run("given", func(t *testing.T) {
-		socket := runtimeSocket(t)
-		(&fakeRuntime{}).start(t, socket)
-		c := newContainers([]string{socket}, true)
-		pauses := running(t, c)
-		unknown(t, c, idA)
-		<-pauses
+		c, pauses, socket := asking(t, &fakeRuntime{}, true)
+		listed(t, c, pauses, idA)
 		unknown(t, c, idA)
 		wantProblem(t, c, socket, "CRI plugin", "--collector.workload.cri-socket")
 	})
@@ -330,19 +334,16 @@ func TestContainersRuntimeWithoutCRI(t *testing.T) {
 		stop := (&fakeRuntime{}).start(t, socket)
 		c := newContainers([]string{socket + "0", socket}, false)
 		pauses := running(t, c)
-		unknown(t, c, idA)
-		<-pauses
+		listed(t, c, pauses, idA)
 		known(t, c, idA, place{})
-		unknown(t, c, idB)
-		<-pauses
+		listed(t, c, pauses, idB)
 		known(t, c, idB, place{})
 		noProblem(t, c) // a Docker host
 
 		// It is started anew, with the CRI this time.
 		stop()
 		having(inPod(containerNumber(3), "default", "a", "main")).start(t, socket)
-		unknown(t, c, containerNumber(3))
-		<-pauses
+		listed(t, c, pauses, containerNumber(3))
 		known(t, c, containerNumber(3), place{"default", "a", "main", ""})
 		known(t, c, idA, place{})
 	})
@@ -370,11 +371,9 @@ func TestContainersSeveralRuntimes(t *testing.T) {
 			last.start(t, third)
 			cs := newContainers([]string{first, second, third}, false)
 			pauses := running(t, cs)
-			unknown(t, cs, idA)
-			<-pauses
+			listed(t, cs, pauses, idA)
 			known(t, cs, idA, place{"default", "a", "main", ""})
-			unknown(t, cs, idB)
-			<-pauses
+			listed(t, cs, pauses, idB)
 			known(t, cs, idB, place{})
 			if c.first != nil && c.first.lists.Load() != c.lists {
 				t.Errorf("the first was asked %d times, want %d", c.first.lists.Load(), c.lists)
@@ -391,10 +390,7 @@ func TestContainersAskedDuringRuntimeList(t *testing.T) {
 		begun <- struct{}{}
 		return <-answer, nil
 	}}
-	socket := runtimeSocket(t)
-	r.start(t, socket)
-	c := newContainers([]string{socket}, true)
-	pauses := running(t, c)
+	c, pauses, _ := asking(t, r, true)
 	unknown(t, c, idA)
 	<-begun
 	const early, late = 1, 2
@@ -418,14 +414,10 @@ func TestContainersAskedDuringRuntimeList(t *testing.T) {
 }
 
 func TestContainersRuntimeFails(t *testing.T) {
-	r, socket := failing(codes.Unavailable), runtimeSocket(t)
-	r.start(t, socket)
-	c := newContainers([]string{socket}, false)
-	pauses := running(t, c)
+	c, pauses, socket := asking(t, failing(codes.Unavailable), false)
 	var delays []time.Duration
 	for range 7 {
-		unknown(t, c, idA)
-		delays = append(delays, <-pauses)
+		delays = append(delays, listed(t, c, pauses, idA))
 	}
 	want := []time.Duration{1e9, 2e9, 4e9, 8e9, 10e9, 10e9, 10e9}
 	equal(t, delays, want, "pauses of")
@@ -438,14 +430,11 @@ func TestContainersRuntimeFails(t *testing.T) {
 
 func TestContainersAreBounded(t *testing.T) {
 	const many = 20_000
-	var listed []*runtimeapi.Container
+	var all []*runtimeapi.Container
 	for n := range many {
-		listed = append(listed, inPod(containerNumber(n), "default", fmt.Sprintf("pod-%d", n), "main"))
+		all = append(all, inPod(containerNumber(n), "default", fmt.Sprintf("pod-%d", n), "main"))
 	}
-	socket := runtimeSocket(t)
-	having(listed...).start(t, socket)
-	c := newContainers([]string{socket}, true)
-	pauses := running(t, c)
+	c, pauses, _ := asking(t, having(all...), true)
 	left := map[int]bool{}
 	for n := 0; n < 2*many; n += 4 {
 		left[n] = true // more than can be remembered
@@ -483,11 +472,8 @@ func TestContainersOfTwoNamedSockets(t *testing.T) {
 	c := newContainers([]string{missing, socket}, true)
 	noProblem(t, c)
 	pauses := running(t, c)
-	c.find(idA)
-	<-pauses
-	if p, done := c.find(idA); p != (place{}) || !done {
-		t.Errorf("found %+v, %t", p, done)
-	}
+	listed(t, c, pauses, idA)
+	known(t, c, idA, place{})
 	noProblem(t, c)
 	if err := newContainers([]string{missing, missing + "2"}, true).problem(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without any: %v", err)
@@ -496,12 +482,8 @@ func TestContainersOfTwoNamedSockets(t *testing.T) {
 
 // A problem that nobody has met again for a while is none any more.
 func TestContainersProblemPasses(t *testing.T) {
-	socket := runtimeSocket(t)
-	failing(codes.DeadlineExceeded).start(t, socket)
-	c := newContainers([]string{socket}, true)
-	pauses := running(t, c)
-	c.find(idA)
-	<-pauses
+	c, pauses, _ := asking(t, failing(codes.DeadlineExceeded), true)
+	listed(t, c, pauses, idA)
 	if c.problem() == nil {
 		t.Error("no problem")
 	}
@@ -509,8 +491,7 @@ func TestContainersProblemPasses(t *testing.T) {
 	c.at = c.at.Add(-2*maxListDelay - time.Second)
 	c.mu.Unlock()
 	noProblem(t, c)
-	c.find(idA)
-	<-pauses
+	listed(t, c, pauses, idA)
 	if c.problem() == nil {
 		t.Error("no problem, though it was met again")
 	}
