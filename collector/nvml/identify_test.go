@@ -46,24 +46,6 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// What identifies a device never changes: at another index it is another one.
-func TestKnownDeviceMoves(t *testing.T) {
-	s, err := New(Config{})
-	must(t, err)
-	at1, at0 := gpu.Info{Index: 1, UUID: "GPU-1", Name: "a"}, gpu.Info{UUID: "GPU-1", Name: "a"}
-	first := s.as(at1)
-	if s.as(at1) != first {
-		t.Error("a GPU that stayed is another device")
-	}
-	moved := s.as(at0)
-	if moved == first || moved.Info() != at0 || first.Info() != at1 {
-		t.Errorf("moved: %+v, before: %+v", moved.Info(), first.Info())
-	}
-	if s.known.get("GPU-1") != moved || s.as(at0) != moved {
-		t.Error("the device that moved does not stay")
-	}
-}
-
 func TestDevicesWithoutLibrary(t *testing.T) {
 	for path, reason := range map[string]string{
 		"/nonexistent/libnvidia-ml.so.1": "library_not_found",

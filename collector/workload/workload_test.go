@@ -210,24 +210,6 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// The labels of a process stay the same if it retitles itself or exits.
-func TestOwnerIsLatched(t *testing.T) {
-	tr := newTree(t)
-	p := process{comm: "python3", start: 1, exe: "/usr/bin/python3", args: []string{"python3", "serve.py"}, uid: 1000}
-	id := tr.add(5, p)
-	r := tr.resolver(Config{})
-	first := expect(t, r, id, gpu.Owner{Process: "serve.py", User: "alice"}, true)
-	tr.write("5/cmdline", "serve: 3 requests\x00")
-	tr.write("5/cgroup", "0::/docker/"+idA)
-	if again, done := r.lookUp(id); again != first || !done {
-		t.Errorf("owner %+v (%p), first was %p", again, again, first)
-	}
-	tr.remove(5)
-	if again, done := r.lookUp(id); again != first || !done {
-		t.Errorf("after its end %+v (%p), first was %p", again, again, first)
-	}
-}
-
 func TestReusedPIDIsAnother(t *testing.T) {
 	tr := newTree(t)
 	r := tr.resolver(Config{})
