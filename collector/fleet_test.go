@@ -57,12 +57,8 @@ func TestFleetLabels(t *testing.T) {
 		"container=c,gpu=,instance=a,namespace=n,pod=p,uuid=GPU-1,zone=",
 	}
 	equal(t, slices.Sorted(slices.Values(all["gpu_memory_used_bytes"])), want, "labels of the GPUs")
-	if got := all["gpu_mig_memory_used_bytes"]; len(got) != 1 || got[0] != "container=,gpu=,gpu_instance=1,instance=c,namespace=,pod=q,profile=1g,uuid=GPU-3,zone=" {
-		t.Errorf("%q", got)
-	}
-	if got := all["gpu_leaking_bytes_per_second"]; len(got) != 1 || got[0] != "container=,gpu=,gpu_instance=1,instance=c,namespace=,pod=q,process=,scope=mig,slurm_job=,source=,user=,uuid=GPU-3,zone=" {
-		t.Errorf("%q", got)
-	}
+	equal(t, all["gpu_mig_memory_used_bytes"], []string{"container=,gpu=,gpu_instance=1,instance=c,namespace=,pod=q,profile=1g,uuid=GPU-3,zone="}, "labels of the GPU instance")
+	equal(t, all["gpu_leaking_bytes_per_second"], []string{"container=,gpu=,gpu_instance=1,instance=c,namespace=,pod=q,process=,scope=mig,slurm_job=,source=,user=,uuid=GPU-3,zone="}, "labels of the finding")
 	for _, name := range []string{"gpu_driver_up", "gpu_pci_devices", "gpu_allocated", "gpu_nvml_calls_total", "gpu_processes", "gpu_samples_missed_total"} {
 		if len(all[name]) > 0 {
 			t.Errorf("%s is there", name)

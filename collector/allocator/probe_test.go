@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -125,9 +124,7 @@ func TestProbe(t *testing.T) {
 		"all_closed":   {usual(0, 7)},
 	} {
 		t.Run(scenario, func(t *testing.T) {
-			if got := told(t, python(t, scenario)); !reflect.DeepEqual(got, want) {
-				t.Errorf("%+v\nwant %+v", got, want)
-			}
+			equal(t, told(t, python(t, scenario)), want, "records")
 		})
 	}
 }
@@ -156,9 +153,7 @@ func TestProbeTellsNothing(t *testing.T) {
 
 // TestProbeWithFailures has system calls fail in the program: it goes on, and has its page once they work.
 func TestProbeWithFailures(t *testing.T) {
-	if got := told(t, python(t, "failing")); len(got) != 1 {
-		t.Errorf("%+v", got)
-	}
+	equal(t, len(told(t, python(t, "failing"))), 1, "records")
 	if said := python(t, "memory_limit"); said != "none" {
 		t.Error(said)
 	}

@@ -7,6 +7,7 @@ package allocator
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,14 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// equal checks that got is want, part by part. The format tells of what they are.
+func equal[T any](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
 	}
 }
 
@@ -183,9 +192,7 @@ func TestReaderOfNames(t *testing.T) {
 			names[r.Allocator.Framework] = true
 		}
 	}
-	if len(names) != maxRecords {
-		t.Errorf("%d names", len(names))
-	}
+	equal(t, len(names), maxRecords, "names")
 }
 
 // TestReaderHasBounds asks for more processes than may be, and for one that is not identified.
@@ -197,9 +204,7 @@ func TestReaderHasBounds(t *testing.T) {
 	for i := range 2 * maxProcesses {
 		c.Of(gpu.ProcessID{PID: 1 << 30, Start: uint64(i + 1)})
 	}
-	if len(c.processes) != maxProcesses {
-		t.Errorf("%d processes", len(c.processes))
-	}
+	equal(t, len(c.processes), maxProcesses, "processes")
 }
 
 // TestOpenRefuses gives the links of what hangs, and of what is no page, to open.
@@ -238,9 +243,7 @@ func TestReaderAtOnce(t *testing.T) {
 		wg.Go(func() {
 			for range 1000 {
 				for _, r := range c.Of(id) {
-					if r.Allocator.Allocated != r.Allocator.Reserved {
-						t.Errorf("%+v", r)
-					}
+					equal(t, r.Allocator.Allocated, r.Allocator.Reserved, "%+v", r)
 				}
 			}
 		})

@@ -127,9 +127,7 @@ func TestRecordingKeepsEveryField(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, text)
 	}
 	want := []replayed{{info, []gpu.Sample{s}, []gpu.Status{st}}}
-	if got := replayAll(t, golden); !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
+	equal(t, replayAll(t, golden), want, "replayed")
 }
 
 // TestRecordingKeepsAbsence checks that absent, zero, nil and empty stay apart.
@@ -153,9 +151,7 @@ func TestRecordingKeepsAbsence(t *testing.T) {
 	}
 	info := gpu.Info{UUID: "GPU-a", Name: "a \"quoted\" name \u2028 <&>"}
 	want := []replayed{{info, []gpu.Sample{s}, []gpu.Status{st}}}
-	if got := replayAll(t, write(t, written(t, info, s, &st))); !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
+	equal(t, replayAll(t, write(t, written(t, info, s, &st))), want, "replayed")
 }
 
 func TestRecordingErrors(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -38,6 +39,14 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// equal checks that got is want, part by part. The format tells of what they are.
+func equal[T any](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
 	}
 }
 
@@ -201,9 +210,7 @@ func TestReplayPace(t *testing.T) {
 				}
 				<-done
 				<-done
-				if want := [][]time.Duration{tc.a, tc.b}; !reflect.DeepEqual(come, want) {
-					t.Errorf("rows came after %v, want %v", come, want)
-				}
+				equal(t, come, [][]time.Duration{tc.a, tc.b}, "rows came after")
 			})
 		})
 	}

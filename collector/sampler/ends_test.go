@@ -209,9 +209,7 @@ func TestUnreleasedMemory(t *testing.T) {
 	stays := func(t *testing.T, s *Sampler) {
 		t.Helper()
 		d := s.State().Devices[0]
-		if got := unreleased(s); len(got) != 1 || got[labels] != 6<<30 {
-			t.Errorf("unreleased %v", got)
-		}
+		equal(t, unreleased(s), map[string]uint64{labels: 6 << 30}, "unreleased")
 		if p := d.Judgement.Device.Pattern.String(); p != "unreleased" || d.Judgement.Unreleased != nil {
 			t.Errorf("the GPU is %q", p)
 		}
