@@ -144,9 +144,7 @@ func TestProbeTellsNothing(t *testing.T) {
 			if pid == "" {
 				return
 			}
-			if got := lookAt(t, idFrom(t, pid)); got != nil {
-				t.Errorf("%+v", got)
-			}
+			equal(t, lookAt(t, idFrom(t, pid)), nil, "records")
 		})
 	}
 }
@@ -154,9 +152,7 @@ func TestProbeTellsNothing(t *testing.T) {
 // TestProbeWithFailures has system calls fail in the program: it goes on, and has its page once they work.
 func TestProbeWithFailures(t *testing.T) {
 	equal(t, len(told(t, python(t, "failing"))), 1, "records")
-	if said := python(t, "memory_limit"); said != "none" {
-		t.Error(said)
-	}
+	equal(t, python(t, "memory_limit"), "none", "with a limit of memory")
 }
 
 // TestProbeAsksTheDriver has the driver's library name the devices, as of a GPU in MIG mode: each of them is told

@@ -294,7 +294,5 @@ func TestSitesOn(t *testing.T) {
 	} {
 		equal(t, got.got, got.want, "%s", name)
 	}
-	if s := c.SitesOn("GPU-A", &gpu.Sample{}, &gpu.Process{ID: gpu.ProcessID{PID: 2, Start: 1}}); s != nil {
-		t.Errorf("%+v of a process that was not asked", s)
-	}
+	equal(t, c.SitesOn("GPU-A", &gpu.Sample{}, &gpu.Process{ID: gpu.ProcessID{PID: 2, Start: 1}}), nil, "sites of a process that was not asked")
 }

@@ -239,9 +239,7 @@ func TestStates(t *testing.T) {
 					m = reloaded(t, m)
 				}
 			}
-			if got := due(&m, memory(time.Hour+1)); got != nil {
-				t.Errorf("it has not ended: %+v", got)
-			}
+			equal(t, due(&m, memory(time.Hour+1)), nil, "after its end")
 		})
 	}
 }
@@ -298,9 +296,7 @@ func TestMemoryIsChecked(t *testing.T) {
 	}
 	var m Memory
 	due(&m, full(0))
-	if got := due(&m, full(8*time.Hour)); got != nil {
-		t.Errorf("full after a gap: %+v", got)
-	}
+	equal(t, due(&m, full(8*time.Hour)), nil, "full after a gap")
 	m = Memory{Seen: start, Full: blame{Since: math.MinInt64}}
 	for i := range 100 {
 		m.Ends = append(m.Ends, End{Who: a, At: time.Duration(math.MinInt64 + i)}, End{Who: a, At: start - time.Duration(100-i)}, End{Who: a, At: math.MaxInt64})

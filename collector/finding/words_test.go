@@ -154,9 +154,7 @@ func TestWhy(t *testing.T) {
 	}
 	s := memory(0)
 	s.Judgement.Device = detector.Verdict{}
-	if got := s.Why(&cfg); got != "The driver does not tell how much of it is used." {
-		t.Error(got)
-	}
+	equal(t, s.Why(&cfg), "The driver does not tell how much of it is used.", "why")
 }
 
 // TestXIDsAreTheMixins: the page and the alert say the same of a code, and no code of an alert is missing.

@@ -106,9 +106,8 @@ func TestHighestClocks(t *testing.T) {
 		}
 		asked := func(want int) {
 			t.Helper()
-			if _, _, n := l.count("nvmlDeviceGetMaxClockInfo"); n != want {
-				t.Errorf("asked %d times, want %d", n, want)
-			}
+			_, _, n := l.count("nvmlDeviceGetMaxClockInfo")
+			equal(t, n, want, "questions")
 		}
 		fault := &simFault{call: "nvmlDeviceGetMaxClockInfo", code: nvml.ERROR_UNKNOWN}
 		node.begin(fault)

@@ -118,9 +118,7 @@ func TestKindOfMemoryIsAskedAgain(t *testing.T) {
 					}
 					before = devices[0]
 				}
-				if l.broken != "" {
-					t.Error(l.broken)
-				}
+				equal(t, l.broken, "", "rules broken")
 				must(t, s.Close())
 			})
 		})
@@ -188,9 +186,7 @@ func TestCountFails(t *testing.T) {
 			t.Errorf("the error is %v", err)
 		}
 		equal(t, l.total[entry], 2, "Inits")
-		if l.broken != "" {
-			t.Error(l.broken)
-		}
+		equal(t, l.broken, "", "rules broken")
 	})
 }
 

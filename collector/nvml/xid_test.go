@@ -214,9 +214,7 @@ func TestEventsThatAreNotWaitedFor(t *testing.T) {
 				watched := false
 				must(t, s.Watch(ctx, func(e gpu.Event) { watched = e.Kind == gpu.Watched }))
 				broken, _, waits := l.count(eventCall)
-				if broken != "" {
-					t.Error(broken)
-				}
+				equal(t, broken, "", "rules broken")
 				if waits > 4*60+4 {
 					t.Errorf("%d waits of four GPUs in a minute, want one a second of each", waits)
 				}
@@ -246,12 +244,11 @@ func TestEndDuringWaitForEvents(t *testing.T) {
 		equal(t, time.Since(began), 0, "the end took")
 		time.Sleep(2 * eventWait)
 		broken, inside, _ := l.count(eventCall)
-		_, _, shutdowns := l.count("nvmlShutdown")
-		if broken != "" || inside != 0 || shutdowns != 0 {
-			t.Errorf("after the end: %q, %d waits inside, %d times shut down", broken, inside, shutdowns)
-		}
-		if _, _, n := l.count("nvmlEventSetFree"); n != 0 {
-			t.Errorf("%d calls after the end", n)
+		equal(t, broken, "", "rules broken")
+		equal(t, inside, 0, "waits inside after the end")
+		for _, call := range []string{"nvmlShutdown", "nvmlEventSetFree"} {
+			_, _, n := l.count(call)
+			equal(t, n, 0, "%s after the end", call)
 		}
 	})
 }

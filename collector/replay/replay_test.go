@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,9 +161,7 @@ func TestReplayLongLine(t *testing.T) {
 	// One that is longer than the buffer but no longer than a line may be.
 	name := strings.Repeat("x", 1<<20)
 	got := replayAll(t, write(t, "timestamp, memory.used, name\n2026/03/01 10:00:00.000, 5, "+name+"\n"))
-	if got[0].info.Name != name {
-		t.Errorf("name of %d bytes", len(got[0].info.Name))
-	}
+	equal(t, len(got[0].info.Name), len(name), "bytes of the name")
 }
 
 const twoGPUs = `timestamp, uuid, memory.used [MiB]
@@ -193,10 +192,9 @@ func TestReplayPace(t *testing.T) {
 				time.Sleep(time.Hour) // the clock starts with the first Wait
 				begin := time.Now()
 				come := make([][]time.Duration, len(devices))
-				done := make(chan struct{})
+				var ended sync.WaitGroup
 				for i, d := range devices {
-					go func() {
-						defer func() { done <- struct{}{} }()
+					ended.Go(func() {
 						for {
 							if _, err := d.Wait(t.Context()); err != nil {
 								if !errors.Is(err, io.EOF) {
@@ -206,10 +204,9 @@ func TestReplayPace(t *testing.T) {
 							}
 							come[i] = append(come[i], time.Since(begin))
 						}
-					}()
+					})
 				}
-				<-done
-				<-done
+				ended.Wait()
 				equal(t, come, [][]time.Duration{tc.a, tc.b}, "rows came after")
 			})
 		})
@@ -232,9 +229,7 @@ func TestReplayInterrupted(t *testing.T) {
 				t.Fatalf("Wait: %v", err)
 			}
 		}
-		if s := next(t, d); s.Memory.Used.V != 11*mib {
-			t.Errorf("lost a row: %+v", s.Memory)
-		}
+		equal(t, next(t, d).Memory.Used.V, 11*mib, "second row")
 		got := make(chan error)
 		go func() {
 			_, err := d.Wait(t.Context())
@@ -265,12 +260,8 @@ func TestReplaySource(t *testing.T) {
 		t.Errorf("calls %+v", s)
 	}
 	d := devices[0]
-	if s := next(t, d); s.Memory.Used.V != 10*mib {
-		t.Errorf("first row: %+v", s.Memory)
-	}
-	if s := next(t, d); s.Memory.Used.V != 11*mib {
-		t.Errorf("second row: %+v", s.Memory)
-	}
+	equal(t, next(t, d).Memory.Used.V, 10*mib, "first row")
+	equal(t, next(t, d).Memory.Used.V, 11*mib, "second row")
 	again, err := src.Devices(t.Context())
 	if err != nil || again[0] != d {
 		t.Errorf("other devices the second time: %v, %v", again, err)

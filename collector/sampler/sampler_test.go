@@ -959,12 +959,8 @@ func TestWallClockThatIsSet(t *testing.T) {
 		if !before.Verdict.Leak || !now.Verdict.Leak || now.Verdict.Windows[0].N < before.Verdict.Windows[0].N-20 {
 			t.Errorf("before %+v, after %+v", before.Verdict, now.Verdict)
 		}
-		if a, b := before.Verdict.Since+time.Hour, now.Verdict.Since; a != b {
-			t.Errorf("the leak began at %s, and at %s after the step", before.Verdict.Since, b)
-		}
-		if a, b := before.Started.V+time.Hour, now.Started.V; a != b {
-			t.Errorf("the process started at %s, and at %s after the step", before.Started.V, b)
-		}
+		equal(t, now.Verdict.Since, before.Verdict.Since+time.Hour, "begin of the leak after the step")
+		equal(t, now.Started.V, before.Started.V+time.Hour, "start of the process after the step")
 	})
 }
 

@@ -523,18 +523,17 @@ func TestEnded(t *testing.T) {
 			socket := runtimeSocket(t)
 			serveAt(t, socket, func(s *grpc.Server) { runtimeapi.RegisterRuntimeServiceServer(s, c.runtime) })
 			r := newTree(t).resolver(Config{RuntimeSockets: []string{runtimeSocket(t), socket}})
-			if well, known := r.Ended(t.Context(), idA); well != c.well || known != c.known {
-				t.Errorf("well %t, known %t; want %t, %t", well, known, c.well, c.known)
-			}
-			if well, known := r.Ended(t.Context(), idB); well || !known {
-				t.Errorf("another container: well %t, known %t", well, known)
-			}
+			ended(t, r, idA, c.well, c.known)
+			ended(t, r, idB, false, true)
 		})
 	}
-	if well, known := newTree(t).resolver(Config{RuntimeSockets: []string{runtimeSocket(t)}}).Ended(t.Context(), idA); well || known {
-		t.Errorf("without its runtime: well %t, known %t", well, known)
-	}
-	if well, known := newTree(t).resolver(Config{}).Ended(t.Context(), idA); well || !known {
-		t.Errorf("without a runtime: well %t, known %t", well, known)
-	}
+	ended(t, newTree(t).resolver(Config{RuntimeSockets: []string{runtimeSocket(t)}}), idA, false, false) // without its runtime
+	ended(t, newTree(t).resolver(Config{}), idA, false, true)                                            // without a runtime
+}
+
+// ended checks how a container has ended, if that is known.
+func ended(t *testing.T, r *Resolver, id string, well, known bool) {
+	t.Helper()
+	gotWell, gotKnown := r.Ended(t.Context(), id)
+	equal(t, [2]bool{gotWell, gotKnown}, [2]bool{well, known}, "%s: well, known", id)
 }

@@ -51,9 +51,7 @@ func TestHolders(t *testing.T) {
 	must(t, err)
 	want := []string{"/dev/nvidia10 20/2 S b", "/dev/nvidia10 30/3 S persistenced", "/dev/nvidia9 20/2 S b", "/dev/nvidia9 3/1 S a"}
 	equal(t, summary(holders), want, "holders")
-	if u := r.Unseen(); u.Why != nil {
-		t.Errorf("unreadable: %d, %v", u.Unreadable, u.Why)
-	}
+	equal(t, r.Unseen().Why, nil, "unreadable")
 	if o, _ := r.Owner(gpu.ProcessID{PID: 20, Start: 2}); o != holders[1].Process.Owner {
 		t.Error("the owner is not the one that Owner returns")
 	}
