@@ -202,24 +202,20 @@ func TestBus(t *testing.T) {
 		must(t, os.RemoveAll(filepath.Join(f.root, "bus/pci/devices", address)))
 	}
 	b := bus{root: f.root}
-	expect := func(what string, want bool) {
-		t.Helper()
-		equal(t, b.added(), want, "%s: added", what)
-	}
-	expect("no bus", false)
+	equal(t, b.added(), false, "no bus")
 	add("0000:3b:00.0", "0x10de", "0x030200")
-	expect("a GPU", true)
+	equal(t, b.added(), true, "a GPU")
 	b.accept()
-	expect("a GPU that is known", false)
+	equal(t, b.added(), false, "a GPU that is known")
 	add("0000:3b:00.1", "0x10de", "0x040300") // its sound
 	add("0000:00:02.0", "0x8086", "0x030000") // another's display
 	add("0000:40:00.0", "0x10de", "0x068000") // an NVSwitch
-	expect("others", false)
+	equal(t, b.added(), false, "others")
 	add("0000:5e:00.0", "0x10de", "0x030000")
-	expect("a second GPU", true)
+	equal(t, b.added(), true, "a second GPU")
 	b.accept()
 	remove("0000:3b:00.0")
-	expect("one that went", false)
+	equal(t, b.added(), false, "one that went")
 	add("0000:3b:00.0", "0x10de", "0x030200")
-	expect("one that came back", true)
+	equal(t, b.added(), true, "one that came back")
 }

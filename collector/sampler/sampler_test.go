@@ -499,21 +499,18 @@ func TestXIDsOfAMixedFleet(t *testing.T) {
 	source := &scriptSource{devices: []gpu.Device{newGPU(0, flat(1<<30)), newGPU(1, flat(1<<30))}}
 	runSampler(t, source, nil, func(s *Sampler, _ *lines) {
 		after(time.Second)
-		expect := func(what string, first, second int) {
-			t.Helper()
+		codes := func() [2]int {
 			synctest.Wait()
 			d := s.State().Devices
-			if len(d[0].XIDs) != first || len(d[1].XIDs) != second {
-				t.Errorf("%s: %d and %d codes, want %d and %d", what, len(d[0].XIDs), len(d[1].XIDs), first, second)
-			}
+			return [2]int{len(d[0].XIDs), len(d[1].XIDs)}
 		}
 		all := len(noXIDs)
-		expect("both are watched", all, all)
+		equal(t, codes(), [2]int{all, all}, "both are watched")
 		source.events <- gpu.Event{UUID: "GPU-1", XID: 48}
 		source.events <- gpu.Event{Kind: gpu.Unwatched, UUID: "GPU-1"}
-		expect("the second is not, after an error", all, 1)
+		equal(t, codes(), [2]int{all, 1}, "the second is not, after an error")
 		source.events <- gpu.Event{Kind: gpu.Watched, UUID: "GPU-1"}
-		expect("both again", all, all)
+		equal(t, codes(), [2]int{all, all}, "both again")
 	})
 }
 

@@ -35,28 +35,24 @@ func TestUsersAreReadAgain(t *testing.T) {
 		must(t, os.WriteFile(path, []byte(name+":x:7:7::/:/bin/sh\n"), 0o644))
 		must(t, os.Chtimes(path, modified, modified))
 	}
-	expect := func(u *users, want string) {
-		t.Helper()
-		equal(t, u.name(7), want, "user 7")
-	}
 	synctest.Test(t, func(*testing.T) {
 		u := &users{files: []string{first, dir, second}}
-		expect(u, "7")
+		equal(t, u.name(7), "7", "user 7")
 		write(second, "bob", time.Unix(1, 0))
-		expect(u, "7") // it was looked at a moment ago
+		equal(t, u.name(7), "7", "user 7") // it was looked at a moment ago
 		time.Sleep(recheck)
-		expect(u, "bob")
+		equal(t, u.name(7), "bob", "user 7")
 		write(first, "eve", time.Unix(1, 0)) // of the same length and time, but another file
 		time.Sleep(recheck)
-		expect(u, "eve")
+		equal(t, u.name(7), "eve", "user 7")
 		write(first, "ann", time.Unix(2, 0))
 		time.Sleep(recheck)
-		expect(u, "ann")
+		equal(t, u.name(7), "ann", "user 7")
 		for _, path := range []string{first, second} {
 			must(t, os.Remove(path))
 		}
 		time.Sleep(recheck)
-		expect(u, "ann")
+		equal(t, u.name(7), "ann", "user 7")
 	})
 }
 
