@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -22,10 +23,29 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+	"go.uber.org/goleak"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// equal checks that got is want, part by part. The format tells of what they are.
+func equal[T any](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
+	}
+}
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
@@ -91,6 +111,22 @@ func metricNames(f family) []string {
 	return names
 }
 
+// golden holds what c exposes of those metrics against a file.
+func golden(t *testing.T, c *Collector, file string, names ...string) {
+	t.Helper()
+	path := filepath.Join("testdata", file+".metrics")
+	if *update {
+		text, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, names...)
+		must(t, err)
+		must(t, os.WriteFile(path, text, 0o644))
+	}
+	want, err := os.ReadFile(path)
+	must(t, err)
+	if err := testutil.CollectAndCompare(c, bytes.NewReader(want), names...); err != nil {
+		t.Errorf("%v\nIf this is as it should be: go test ./collector -run Golden -update", err)
+	}
+}
+
 func TestGolden(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
@@ -98,20 +134,11 @@ func TestGolden(t *testing.T) {
 			if !f.always {
 				o.Enabled[f.name] = true
 			}
-			c := newCollector(t, fixture(), o)
-			path := filepath.Join("testdata", f.name+".metrics")
-			if *update {
-				text, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, metricNames(f)...)
-				must(t, err)
-				must(t, os.WriteFile(path, text, 0o644))
-			}
-			golden, err := os.ReadFile(path)
-			must(t, err)
-			if err := testutil.CollectAndCompare(c, bytes.NewReader(golden), metricNames(f)...); err != nil {
-				t.Errorf("%v\nIf this is as it should be: go test ./collector -run Golden -update", err)
-			}
+			golden(t, newCollector(t, fixture(), o), f.name, metricNames(f)...)
 		})
 	}
+	down := newCollector(t, &sampler.State{DriverReason: "library_not_found"}, Options{})
+	golden(t, down, "driver_down", slices.Collect(maps.Keys(gather(t, down)))...)
 }
 
 func TestFamilies(t *testing.T) {
@@ -131,13 +158,9 @@ func TestFamilies(t *testing.T) {
 		{"workload", true},
 		{"xid", true},
 	}
-	if got := Families(); !slices.Equal(got, want) {
-		t.Errorf("got  %v\nwant %v", got, want)
-	}
+	equal(t, Families(), want, "families")
 	for name, on := range map[string]bool{"gpu_nvlink_up": false, "gpu_memory_used_bytes": true} {
-		if got := gather(t, newCollector(t, fixture(), Options{}))[name] != nil; got != on {
-			t.Errorf("%s is exported by default: %t, want %t", name, got, on)
-		}
+		equal(t, gather(t, newCollector(t, fixture(), Options{}))[name] != nil, on, "%s is exported by default", name)
 	}
 }
 
@@ -151,20 +174,11 @@ func TestNewErrors(t *testing.T) {
 		"no state":      {want: "no state"},
 		"unknown":       {state: state, enabled: map[string]bool{"mempry": true, "memory": true, "gpus": false}, want: `unknown collector "gpus", "mempry": there are allocator, clocks, detector, ecc,`},
 		"always on":     {state: state, enabled: map[string]bool{"exporter": false}, want: `unknown collector "exporter"`},
-		"none switched": {state: state},
+		"none switched": {state: state, want: "<nil>"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			c, err := New(tc.state, Options{Enabled: tc.enabled})
-			if tc.want == "" {
-				if err != nil || c == nil {
-					t.Errorf("got %v, %v", c, err)
-				}
-				return
-			}
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want an error with %q", err, tc.want)
-			}
-		})
+		if _, err := New(tc.state, Options{Enabled: tc.enabled}); !strings.Contains(fmt.Sprint(err), tc.want) {
+			t.Errorf("%s: got %v, want an error with %q", name, err, tc.want)
+		}
 	}
 }
 
@@ -197,9 +211,7 @@ func TestRows(t *testing.T) {
 			if !name.MatchString(m.name) {
 				t.Errorf("%s: not a name of ours", m.name)
 			}
-			if total := strings.HasSuffix(m.name, "_total"); total != (m.kind == prometheus.CounterValue) {
-				t.Errorf("%s: _total is for counters, and counters have it", m.name)
-			}
+			equal(t, strings.HasSuffix(m.name, "_total"), (m.kind == prometheus.CounterValue), "%s: _total is for counters, and counters have it", m.name)
 			if len(m.help) < 20 || !strings.HasSuffix(m.help, ".") || strings.ContainsAny(m.help, "{}\n") {
 				t.Errorf("%s: help %q is no sentence", m.name, m.help)
 			}
@@ -210,9 +222,7 @@ func TestRows(t *testing.T) {
 				}
 			}
 			slices.Sort(labels)
-			if len(slices.Compact(labels)) != len(labels) {
-				t.Errorf("%s: a label twice in %v", m.name, labels)
-			}
+			equal(t, len(slices.Compact(labels)), len(labels), "%s: a label twice in %v", m.name, labels)
 		}
 	}
 }
@@ -227,26 +237,6 @@ func TestProcessCommand(t *testing.T) {
 				t.Errorf("command wanted: %t, got %q in %v", wanted, command, labels)
 			}
 		}
-	}
-}
-
-func TestDriverDown(t *testing.T) {
-	want := `# HELP gpu_devices GPUs that can be read now. Less than gpu_pci_devices: the driver does not show or cannot read a GPU that is there.
-# TYPE gpu_devices gauge
-gpu_devices 0
-# HELP gpu_driver_error 1 while no GPU can be seen at all, and why: library_not_found, driver_not_loaded, no_permission, lib_rm_version_mismatch, starting and others. Absent while the driver answers.
-# TYPE gpu_driver_error gauge
-gpu_driver_error{reason="library_not_found"} 1
-# HELP gpu_driver_up Whether (1 or 0) the NVIDIA driver answers. gpu_driver_error says why it does not.
-# TYPE gpu_driver_up gauge
-gpu_driver_up 0
-# HELP gpu_processes_unresolved Processes on the GPUs that could not be looked up in procfs, so that it is not known whose they are: it does not show them, or they have kept whoever reads their files waiting for 5 seconds or more.
-# TYPE gpu_processes_unresolved gauge
-gpu_processes_unresolved 0
-`
-	c := newCollector(t, &sampler.State{DriverReason: "library_not_found"}, Options{})
-	if err := testutil.CollectAndCompare(c, strings.NewReader(want)); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -280,9 +270,7 @@ func TestVerdictNotYet(t *testing.T) {
 			}
 			slices.Sort(got)
 			slices.Sort(tc.want)
-			if !slices.Equal(got, tc.want) {
-				t.Errorf("got  %v\nwant %v", got, tc.want)
-			}
+			equal(t, got, tc.want, "metrics")
 		})
 	}
 }
@@ -305,9 +293,7 @@ func TestDuplicates(t *testing.T) {
 	twice.Collectors = slices.Repeat(twice.Collectors, 2)
 	twice.Calls.Errors = slices.Repeat(twice.Calls.Errors, 2)
 	want := testutil.CollectAndCount(newCollector(t, once, allFamilies(true)))
-	if got := testutil.CollectAndCount(newCollector(t, twice, allFamilies(true))); got != want {
-		t.Errorf("got %d series, want %d", got, want)
-	}
+	equal(t, testutil.CollectAndCount(newCollector(t, twice, allFamilies(true))), want, "series")
 }
 
 func repeatEach[T any](list []T) []T {
@@ -319,9 +305,7 @@ func repeatEach[T any](list []T) []T {
 }
 
 func TestCollectWithoutState(t *testing.T) {
-	if n := testutil.CollectAndCount(newCollector(t, nil, allFamilies(true))); n != 0 {
-		t.Errorf("%d series of no state", n)
-	}
+	equal(t, testutil.CollectAndCount(newCollector(t, nil, allFamilies(true))), 0, "series of no state")
 }
 
 func TestLabelValue(t *testing.T) {
@@ -338,11 +322,7 @@ func TestLabelValue(t *testing.T) {
 		"grows, is cut":    {"process", strings.Repeat("\xffx", 100), strings.Repeat("\ufffdx", 32)},
 		"control":          {"process", "a\n\x00\"\\", "a\n\x00\"\\"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if got := sampler.LabelValue(tc.label, tc.value); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
-		})
+		equal(t, sampler.LabelValue(tc.label, tc.value), tc.want, "%s", name)
 	}
 }
 
@@ -354,30 +334,31 @@ func FuzzLabelValue(f *testing.F) {
 		if !utf8.ValidString(got) || len(got) > 256 {
 			t.Errorf("%q", got)
 		}
-		if again := sampler.LabelValue(label, got); again != got {
-			t.Errorf("%q becomes %q when it is cut again", got, again)
-		}
+		equal(t, sampler.LabelValue(label, got), got, "becomes when it is cut again")
 	})
 }
 
-// TestFixtureIsWhole fails if a field of State is zero all over the fixture, for
-// then nothing shows whether it is exported as it should be.
+// TestFixtureIsWhole fails if a metric is zero all over the fixture, or a label of its own empty, for then nothing shows
+// whether it is exported as it should be.
 func TestFixtureIsWhole(t *testing.T) {
-	filled := make(map[string]bool)
-	walk(reflect.ValueOf(fixture()).Elem(), "State", filled)
-	unused := []string{
-		"State.DriverReason", "State.Devices.Error", // TestDriverDown
-		"State.Awaited",                                                                    // for the pages
-		"State.Devices.Info.Place", "State.Devices.Owner", "State.Devices.Instances.Owner", // TestFleetLabels
-		"State.Devices.Curve", "State.Devices.Instances.Curve", "State.Devices.Processes.Curve", "State.Devices.Ends", // for the page
-		"State.Devices.Judgement.Members", "State.Devices.Judgement.Groups", "State.Devices.Judgement.Exited", "State.Devices.Judgement.Unreleased",
-		"State.Devices.Instances.Judgement.Members", "State.Devices.Instances.Judgement.Groups", "State.Devices.Instances.Judgement.Exited",
-		"State.Devices.Instances.Judgement.Unreleased",
-		"State.Devices.Instances.Judgement.Resets",
+	told := map[string]bool{"gpu_driver_error": true, "gpu_driver_error reason": true} // while the driver is down
+	o := allFamilies(true)
+	o.ProcessCommand = true
+	for name, mf := range gather(t, newCollector(t, fixture(), o)) {
+		for _, m := range mf.GetMetric() {
+			told[name] = told[name] || m.GetGauge().GetValue()+m.GetCounter().GetValue() != 0
+			for label, value := range labelsOf(m) {
+				told[name+" "+label] = told[name+" "+label] || value != ""
+			}
+		}
 	}
-	for path, ok := range filled {
-		if !ok && !slices.Contains(unused, path) && !strings.HasPrefix(path, "State.DeviceHolders.Process.") && !strings.Contains(path, ".Residual.") {
-			t.Errorf("%s is zero everywhere", path)
+	for _, f := range families {
+		for _, m := range f.metrics {
+			for _, of := range append([]string{""}, m.labels...) {
+				if key := strings.TrimSpace(m.name + " " + of); !told[key] {
+					t.Errorf("%s is nowhere in the fixture", key)
+				}
+			}
 		}
 	}
 }
@@ -400,36 +381,6 @@ func TestFixtureIsDistinct(t *testing.T) {
 			}
 			owner[v] = name
 		}
-	}
-}
-
-// walk notes for each leaf below v whether one was ever not zero.
-func walk(v reflect.Value, path string, filled map[string]bool) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		filled[path] = filled[path] || !v.IsNil()
-		if !v.IsNil() {
-			walk(v.Elem(), path, filled)
-		}
-	case reflect.Slice, reflect.Array:
-		filled[path] = filled[path] || v.Len() > 0
-		for i := range v.Len() {
-			walk(v.Index(i), path, filled)
-		}
-	case reflect.Struct:
-		if v.Type().PkgPath() == "time" || v.NumField() == 0 {
-			filled[path] = filled[path] || !v.IsZero()
-			return
-		}
-		for i := range v.NumField() {
-			if f := v.Type().Field(i); f.Anonymous {
-				walk(v.Field(i), path, filled)
-			} else if f.IsExported() {
-				walk(v.Field(i), path+"."+f.Name, filled)
-			}
-		}
-	default:
-		filled[path] = filled[path] || !v.IsZero()
 	}
 }
 

@@ -56,15 +56,9 @@ func TestFleetLabels(t *testing.T) {
 		"container=,gpu=,instance=c,namespace=,pod=,uuid=GPU-3,zone=",
 		"container=c,gpu=,instance=a,namespace=n,pod=p,uuid=GPU-1,zone=",
 	}
-	if got := slices.Sorted(slices.Values(all["gpu_memory_used_bytes"])); !slices.Equal(got, want) {
-		t.Errorf("%q", got)
-	}
-	if got := all["gpu_mig_memory_used_bytes"]; len(got) != 1 || got[0] != "container=,gpu=,gpu_instance=1,instance=c,namespace=,pod=q,profile=1g,uuid=GPU-3,zone=" {
-		t.Errorf("%q", got)
-	}
-	if got := all["gpu_leaking_bytes_per_second"]; len(got) != 1 || got[0] != "container=,gpu=,gpu_instance=1,instance=c,namespace=,pod=q,process=,scope=mig,slurm_job=,source=,user=,uuid=GPU-3,zone=" {
-		t.Errorf("%q", got)
-	}
+	equal(t, slices.Sorted(slices.Values(all["gpu_memory_used_bytes"])), want, "labels of the GPUs")
+	equal(t, all["gpu_mig_memory_used_bytes"], []string{"container=,gpu=,gpu_instance=1,instance=c,namespace=,pod=q,profile=1g,uuid=GPU-3,zone="}, "labels of the GPU instance")
+	equal(t, all["gpu_leaking_bytes_per_second"], []string{"container=,gpu=,gpu_instance=1,instance=c,namespace=,pod=q,process=,scope=mig,slurm_job=,source=,user=,uuid=GPU-3,zone="}, "labels of the finding")
 	for _, name := range []string{"gpu_driver_up", "gpu_pci_devices", "gpu_allocated", "gpu_nvml_calls_total", "gpu_processes", "gpu_samples_missed_total"} {
 		if len(all[name]) > 0 {
 			t.Errorf("%s is there", name)
@@ -104,16 +98,10 @@ func TestFleetDetail(t *testing.T) {
 		} {
 			all, scope := gathered(t, verdict(tt.v), of.options), of.scope
 			for _, kept := range []string{"leak_detected", "leak_confidence", "seconds_to_oom"} {
-				if len(all[scope+kept]) != 1 {
-					t.Errorf("%s: %s is not there", name, scope+kept)
-				}
+				equal(t, len(all[scope+kept]), 1, "%s: series of %s", name, scope+kept)
 			}
-			if n := len(all[scope+"memory_trough_bytes"]); n > 0 != of.many {
-				t.Errorf("%s: %d series of %s that only a memory that grows has, %+v", name, n, scope, of.options)
-			}
-			if all := gathered(t, verdict(tt.v), Options{}); len(all[scope+"memory_trough_bytes"]) != 1 {
-				t.Errorf("%s: not all of %s are there by default", name, scope)
-			}
+			equal(t, len(all[scope+"memory_trough_bytes"]) > 0, of.many, "%s: whether %s has what only a memory that grows has, %+v", name, scope, of.options)
+			equal(t, len(gathered(t, verdict(tt.v), Options{})[scope+"memory_trough_bytes"]), 1, "%s: series of %s by default", name, scope)
 		}
 	}
 }

@@ -188,7 +188,5 @@ func TestSameLabels(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "GPU-full") {
 		t.Errorf("WriteText says %v", err)
 	}
-	if n := strings.Count(b.String(), "\ngpu_up{"); n != 2 {
-		t.Errorf("%d GPUs, want 2", n)
-	}
+	equal(t, strings.Count(b.String(), "\ngpu_up{"), 2, "GPUs")
 }

@@ -4,7 +4,6 @@
 package allocator
 
 import (
-	"reflect"
 	"testing"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -41,13 +40,9 @@ func TestAttribute(t *testing.T) {
 			Processes: []gpu.Process{{ID: gpu.ProcessID{PID: 5, Start: 6}, Instance: c.instance, Allocator: c.known}},
 		}
 		Attribute(func(id gpu.ProcessID) []Record {
-			if id.PID != 5 {
-				t.Errorf("asked for %v", id)
-			}
+			equal(t, id.PID, 5, "asked for %v", id)
 			return c.records
 		}, "GPU-A", s)
-		if got := s.Processes[0].Allocator; !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
-		}
+		equal(t, s.Processes[0].Allocator, c.want, "%s", name)
 	}
 }

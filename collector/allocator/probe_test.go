@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -125,9 +124,7 @@ func TestProbe(t *testing.T) {
 		"all_closed":   {usual(0, 7)},
 	} {
 		t.Run(scenario, func(t *testing.T) {
-			if got := told(t, python(t, scenario)); !reflect.DeepEqual(got, want) {
-				t.Errorf("%+v\nwant %+v", got, want)
-			}
+			equal(t, told(t, python(t, scenario)), want, "records")
 		})
 	}
 }
@@ -147,21 +144,15 @@ func TestProbeTellsNothing(t *testing.T) {
 			if pid == "" {
 				return
 			}
-			if got := lookAt(t, idFrom(t, pid)); got != nil {
-				t.Errorf("%+v", got)
-			}
+			equal(t, lookAt(t, idFrom(t, pid)), nil, "records")
 		})
 	}
 }
 
 // TestProbeWithFailures has system calls fail in the program: it goes on, and has its page once they work.
 func TestProbeWithFailures(t *testing.T) {
-	if got := told(t, python(t, "failing")); len(got) != 1 {
-		t.Errorf("%+v", got)
-	}
-	if said := python(t, "memory_limit"); said != "none" {
-		t.Error(said)
-	}
+	equal(t, len(told(t, python(t, "failing"))), 1, "records")
+	equal(t, python(t, "memory_limit"), "none", "with a limit of memory")
 }
 
 // TestProbeAsksTheDriver has the driver's library name the devices, as of a GPU in MIG mode: each of them is told

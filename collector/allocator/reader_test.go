@@ -7,6 +7,7 @@ package allocator
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,6 +39,14 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// equal checks that got is want, part by part. The format tells of what they are.
+func equal[T any](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
+	}
+}
+
 // idOf returns how the exporter names a process of this procfs.
 func idOf(t *testing.T, pid int) gpu.ProcessID {
 	t.Helper()
@@ -61,9 +70,8 @@ func memfd(t *testing.T, name string, content []byte) int {
 // put writes from the beginning of a file on.
 func put(t *testing.T, fd int, b []byte) {
 	t.Helper()
-	if _, err := unix.Pwrite(fd, b, 0); err != nil {
-		t.Fatal(err)
-	}
+	_, err := unix.Pwrite(fd, b, 0)
+	must(t, err)
 }
 
 // memoryFile is one of this process that has the name of a probe's.
@@ -184,9 +192,7 @@ func TestReaderOfNames(t *testing.T) {
 			names[r.Allocator.Framework] = true
 		}
 	}
-	if len(names) != maxRecords {
-		t.Errorf("%d names", len(names))
-	}
+	equal(t, len(names), maxRecords, "names")
 }
 
 // TestReaderHasBounds asks for more processes than may be, and for one that is not identified.
@@ -198,9 +204,7 @@ func TestReaderHasBounds(t *testing.T) {
 	for i := range 2 * maxProcesses {
 		c.Of(gpu.ProcessID{PID: 1 << 30, Start: uint64(i + 1)})
 	}
-	if len(c.processes) != maxProcesses {
-		t.Errorf("%d processes", len(c.processes))
-	}
+	equal(t, len(c.processes), maxProcesses, "processes")
 }
 
 // TestOpenRefuses gives the links of what hangs, and of what is no page, to open.
@@ -239,9 +243,7 @@ func TestReaderAtOnce(t *testing.T) {
 		wg.Go(func() {
 			for range 1000 {
 				for _, r := range c.Of(id) {
-					if r.Allocator.Allocated != r.Allocator.Reserved {
-						t.Errorf("%+v", r)
-					}
+					equal(t, r.Allocator.Allocated, r.Allocator.Reserved, "%+v", r)
 				}
 			}
 		})

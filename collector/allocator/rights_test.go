@@ -69,9 +69,8 @@ func TestAskAs(t *testing.T) {
 		return // it is a part of TestRights
 	}
 	var id gpu.ProcessID
-	if _, err := fmt.Sscanf(of, "%d/%d", &id.PID, &id.Start); err != nil {
-		t.Fatal(err)
-	}
+	_, err := fmt.Sscanf(of, "%d/%d", &id.PID, &id.Start)
+	must(t, err)
 	c := newClock(t)
 	c.Of(id)
 	c.at(0)

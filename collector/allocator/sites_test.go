@@ -272,9 +272,7 @@ func TestAskHasBounds(t *testing.T) {
 			refused++
 		}
 	}
-	if refused != maxAsked {
-		t.Errorf("%d were asked and refuse, want %d", refused, maxAsked)
-	}
+	equal(t, refused, maxAsked, "asked, and refuse")
 }
 
 func TestSitesOn(t *testing.T) {
@@ -294,11 +292,7 @@ func TestSitesOn(t *testing.T) {
 		"unknown, of two":        {on("GPU-A", 2, none, a), []Site{a}},
 		"nothing that has grown": {on("GPU-A", 1), nil},
 	} {
-		if !reflect.DeepEqual(got.got, got.want) {
-			t.Errorf("%s: %+v, want %+v", name, got.got, got.want)
-		}
+		equal(t, got.got, got.want, "%s", name)
 	}
-	if s := c.SitesOn("GPU-A", &gpu.Sample{}, &gpu.Process{ID: gpu.ProcessID{PID: 2, Start: 1}}); s != nil {
-		t.Errorf("%+v of a process that was not asked", s)
-	}
+	equal(t, c.SitesOn("GPU-A", &gpu.Sample{}, &gpu.Process{ID: gpu.ProcessID{PID: 2, Start: 1}}), nil, "sites of a process that was not asked")
 }

@@ -5,8 +5,9 @@ package finding
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
-	"slices"
+	"reflect"
 	"testing"
 	"time"
 
@@ -19,6 +20,22 @@ var (
 	b   = Who{Process: "b.py", Namespace: "ml", Pod: "b-0"}
 	pod = Who{Namespace: "ml", Pod: "b-0", Whole: true}
 )
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// equal checks that got is want, part by part. The format tells of what they are.
+func equal[T any](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
+	}
+}
 
 // start is the time of the first frame.
 const start = 1000 * time.Hour
@@ -118,9 +135,7 @@ func TestCulprit(t *testing.T) {
 						got = f.Who
 					}
 				}
-				if got != c.want[i] {
-					t.Errorf("frame %d: %+v, want %+v", i, got, c.want[i])
-				}
+				equal(t, got, c.want[i], "frame %d", i)
 				m = reloaded(t, m)
 			}
 		})
@@ -134,9 +149,7 @@ func reloaded(t *testing.T, m Memory) (again Memory) {
 	if err == nil {
 		err = json.Unmarshal(text, &again)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return again
 }
 
@@ -167,9 +180,7 @@ func TestEvidence(t *testing.T) {
 						}
 					}
 				}
-				if got != c.want[i] {
-					t.Errorf("frame %d: %s, want %s", i, got, c.want[i])
-				}
+				equal(t, got, c.want[i], "frame %d", i)
 			}
 		})
 	}
@@ -228,9 +239,7 @@ func TestStates(t *testing.T) {
 					m = reloaded(t, m)
 				}
 			}
-			if got := due(&m, memory(time.Hour+1)); got != nil {
-				t.Errorf("it has not ended: %+v", got)
-			}
+			equal(t, due(&m, memory(time.Hour+1)), nil, "after its end")
 		})
 	}
 }
@@ -274,9 +283,7 @@ func TestPage(t *testing.T) {
 			}
 			m, frame = reloaded(t, m), frame+1
 		}
-		if said != c.want {
-			t.Errorf("%+v: said %d times", c, said)
-		}
+		equal(t, said, c.want, "how often it is said, %+v", c)
 	}
 }
 
@@ -289,9 +296,7 @@ func TestMemoryIsChecked(t *testing.T) {
 	}
 	var m Memory
 	due(&m, full(0))
-	if got := due(&m, full(8*time.Hour)); got != nil {
-		t.Errorf("full after a gap: %+v", got)
-	}
+	equal(t, due(&m, full(8*time.Hour)), nil, "full after a gap")
 	m = Memory{Seen: start, Full: blame{Since: math.MinInt64}}
 	for i := range 100 {
 		m.Ends = append(m.Ends, End{Who: a, At: time.Duration(math.MinInt64 + i)}, End{Who: a, At: start - time.Duration(100-i)}, End{Who: a, At: math.MaxInt64})
@@ -339,9 +344,7 @@ func TestCrashLoop(t *testing.T) {
 				}
 				m = reloaded(t, m)
 			}
-			if !slices.Equal(got, c.want) {
-				t.Errorf("%+v, want %+v", got, c.want)
-			}
+			equal(t, got, c.want, "who ended")
 		})
 	}
 }

@@ -40,14 +40,8 @@ func TestFrameOfAGPU(t *testing.T) {
 		{Key: gpu.ProcessID{PID: 3, Start: 30}, Program: "serve", Used: detector.Of(250 << 20), State: detector.StateOrphaned},
 		{Key: gpu.ProcessID{PID: 5, Start: 50}, Used: detector.Of(50 << 20), State: detector.StateGone},
 	}
-	if len(frame.Members) != len(want) {
-		t.Fatalf("%d members", len(frame.Members))
-	}
-	for i := range want {
-		if frame.Members[i] != want[i] || index[i] != i {
-			t.Errorf("member %d at %d: %+v, want %+v", i, index[i], frame.Members[i], want[i])
-		}
-	}
+	equal(t, frame.Members, want, "members")
+	equal(t, index, []int{0, 1, 2, 3}, "index")
 }
 
 func TestFrameSaysWhatIsNotKnown(t *testing.T) {
@@ -130,14 +124,8 @@ func TestPrograms(t *testing.T) {
 			t.Errorf("program %d is %d, as program %d", i, runs, other)
 		}
 		seen[runs] = i
-		if again := c.program.Hash([]byte(c.secret)); again != o.Runs {
-			t.Errorf("program %d has another name each time", i)
-		}
+		equal(t, c.program.Hash([]byte(c.secret)), o.Runs, "program %d has another name each time", i)
 	}
-	if runs := (&gpu.Program{Image: "b"}).Hash(nil); runs != 0 {
-		t.Errorf("of no name: %d", runs)
-	}
-	if runs := RunsOn(nil, "T4", ""); runs != 0 {
-		t.Errorf("of nobody: %d", runs)
-	}
+	equal(t, (&gpu.Program{Image: "b"}).Hash(nil), 0, "of no name")
+	equal(t, RunsOn(nil, "T4", ""), 0, "of nobody")
 }

@@ -28,48 +28,7 @@ func TestWord(t *testing.T) {
 		NotSure:   {Judged: true, Confidence: cfg.ClearThreshold()},
 		NoLeak:    {Judged: true, Confidence: cfg.ClearThreshold() - 0.01},
 	} {
-		if got := Word(&v, &cfg); got != want {
-			t.Errorf("%+v: %q, want %q", v, got, want)
-		}
-	}
-}
-
-// What the driver reserves can be used by nobody: it is no part of the memory that there is.
-func TestUsed(t *testing.T) {
-	const gib = 1 << 30
-	some := func(v float64) gpu.Opt[uint64] { return gpu.Some(uint64(v * gib)) }
-	for _, c := range []struct {
-		m    gpu.Memory
-		want string
-	}{
-		{gpu.Memory{Used: some(37.5), Total: some(80), Reserved: some(0.5)}, "37.5 GiB of 79.5 GiB (47 %)"},
-		{gpu.Memory{Used: some(37.5), Total: some(80)}, "37.5 GiB of 80.0 GiB (46 %)"},
-		{gpu.Memory{Used: some(3), Reserved: some(1)}, "3.00 GiB used"},
-		{gpu.Memory{Used: some(3), Total: some(1), Reserved: some(2)}, "3.00 GiB used"},
-		{gpu.Memory{Used: some(3), Total: some(2)}, "3.00 GiB of 2.00 GiB (100 %)"},
-		{gpu.Memory{Total: some(1)}, "not known"},
-	} {
-		if got := Used(c.m); got != c.want {
-			t.Errorf("%q, want %q", got, c.want)
-		}
-	}
-}
-
-func TestLeft(t *testing.T) {
-	inf := math.Inf(1)
-	for _, c := range []struct {
-		seconds, lower, upper float64
-		want                  string
-	}{
-		{inf, inf, inf, ""},
-		{5400, 3600, inf, "1 h 30 min (at least 1 h)"},
-		{5400, 3600, 7200, "1 h 30 min (1 h to 2 h)"},
-		{3600, 3600, 3600.1, "1 h"},
-	} {
-		v := detector.Verdict{SecondsToOOM: detector.Of(c.seconds), Lower: detector.Of(c.lower), Upper: detector.Of(c.upper)}
-		if got := Left(&v); got != c.want {
-			t.Errorf("%q, want %q", got, c.want)
-		}
+		equal(t, Word(&v, &cfg), want, "%+v", v)
 	}
 }
 
@@ -81,43 +40,43 @@ func TestNames(t *testing.T) {
 		m := Driver(reason)
 		return m.Text()
 	}
-	for got, want := range map[string]string{
-		Process("train.py", 42): "train.py (pid 42)",
-		Process("", 42):         "unknown process (pid 42)",
-		(&Who{Namespace: "ml", Pod: "train-0", Container: "main", User: "alice"}).Place(): "pod ml/train-0, container main, user alice",
-		(&Who{SlurmJob: "4712"}).Place():          "Slurm job 4712",
-		pattern(detector.PatternLeakStaircase, 1): "grows in steps",
-		pattern(detector.PatternSawtooth, 1):      "sawtooth",
-		pattern(detector.PatternLeakCyclic, 1):    "each cycle ends higher",
-		pattern(detector.PatternCrashLoop, 1):     "crash loop",
-		Percent(math.Nextafter(1, 0) - 1e-6):      "99 %",
-		Percent(0.7):                              "70 %",
-		Joined(", ", "", "a", "", "b"):            "a, b",
-		driver("no_permission"):                   "The driver does not answer (no_permission): this user may not open /dev/nvidiactl.",
-		driver("error_42"):                        "The driver does not answer (error_42).",
-		driver("prometheus_does_not_answer"):      "The Prometheus of --source=prometheus: does not answer. The log says why.",
-	} {
-		if got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+	some := func(v float64) gpu.Opt[uint64] { return gpu.Some(uint64(v * (1 << 30))) }
+	left := func(seconds, lower, upper float64) string {
+		return Left(&detector.Verdict{SecondsToOOM: detector.Of(seconds), Lower: detector.Of(lower), Upper: detector.Of(upper)})
 	}
-}
-
-func TestWithheld(t *testing.T) {
-	for _, c := range []struct {
-		why  detector.Withheld
-		more time.Duration
-		want string
-	}{
-		{detector.WithheldNone, time.Hour, ""},
-		{detector.WithheldMinSpan, 50 * time.Second, "has only begun to grow, and must grow for another 50 s"},
-		{detector.WithheldProgramBegin, 34*time.Minute + time.Second, "may be the start of a program, and must grow for another 35 min"},
-		{detector.WithheldSlowing, 0, "slows down, and would end before the memory is full"},
-		{detector.WithheldDailyLoad, 9 * time.Hour, "may be a daily load, and must grow for another 9 h"},
+	inf := math.Inf(1)
+	for want, got := range map[string]string{
+		// What the driver reserves can be used by nobody: it is no part of the memory that there is.
+		"37.5 GiB of 79.5 GiB (47 %)":  Used(gpu.Memory{Used: some(37.5), Total: some(80), Reserved: some(0.5)}),
+		"37.5 GiB of 80.0 GiB (46 %)":  Used(gpu.Memory{Used: some(37.5), Total: some(80)}),
+		"3.00 GiB used":                Used(gpu.Memory{Used: some(3), Reserved: some(1)}),
+		"4.00 GiB used":                Used(gpu.Memory{Used: some(4), Total: some(1), Reserved: some(2)}),
+		"3.00 GiB of 2.00 GiB (100 %)": Used(gpu.Memory{Used: some(3), Total: some(2)}),
+		"not known":                    Used(gpu.Memory{Total: some(1)}),
+		"":                             left(inf, inf, inf) + Withheld(detector.WithheldNone, time.Hour),
+		"1 h 30 min (at least 1 h)":    left(5400, 3600, inf),
+		"1 h 30 min (1 h to 2 h)":      left(5400, 3600, 7200),
+		"1 h":                          left(3600, 3600, 3600.1),
+		"has only begun to grow, and must grow for another 50 s":          Withheld(detector.WithheldMinSpan, 50*time.Second),
+		"may be the start of a program, and must grow for another 35 min": Withheld(detector.WithheldProgramBegin, 34*time.Minute+time.Second),
+		"slows down, and would end before the memory is full":             Withheld(detector.WithheldSlowing, 0),
+		"may be a daily load, and must grow for another 9 h":              Withheld(detector.WithheldDailyLoad, 9*time.Hour),
+		"train.py (pid 42)":                          Process("train.py", 42),
+		"unknown process (pid 42)":                   Process("", 42),
+		"pod ml/train-0, container main, user alice": (&Who{Namespace: "ml", Pod: "train-0", Container: "main", User: "alice"}).Place(),
+		"Slurm job 4712":                             (&Who{SlurmJob: "4712"}).Place(),
+		"grows in steps":                             pattern(detector.PatternLeakStaircase, 1),
+		"sawtooth":                                   pattern(detector.PatternSawtooth, 1),
+		"each cycle ends higher":                     pattern(detector.PatternLeakCyclic, 1),
+		"crash loop":                                 pattern(detector.PatternCrashLoop, 1),
+		"99 %":                                       Percent(math.Nextafter(1, 0) - 1e-6),
+		"70 %":                                       Percent(0.7),
+		"a, b":                                       Joined(", ", "", "a", "", "b"),
+		"The driver does not answer (no_permission): this user may not open /dev/nvidiactl.": driver("no_permission"),
+		"The driver does not answer (error_42).":                                             driver("error_42"),
+		"The Prometheus of --source=prometheus: does not answer. The log says why.":          driver("prometheus_does_not_answer"),
 	} {
-		if got := Withheld(c.why, c.more); got != c.want {
-			t.Errorf("got %q, want %q", got, c.want)
-		}
+		equal(t, got, want, "text")
 	}
 }
 
@@ -160,23 +119,17 @@ func TestWhy(t *testing.T) {
 	} {
 		s := memory(0)
 		s.Judgement.Device, s.Now, s.Memory.Used = v, time.Hour, gpu.Some(uint64(1))
-		if got := s.Why(&cfg); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		equal(t, s.Why(&cfg), want, "%+v", v)
 	}
 	s := memory(0)
 	s.Judgement.Device = detector.Verdict{}
-	if got := s.Why(&cfg); got != "The driver does not tell how much of it is used." {
-		t.Error(got)
-	}
+	equal(t, s.Why(&cfg), "The driver does not tell how much of it is used.", "why")
 }
 
 // TestXIDsAreTheMixins: the page and the alert say the same of a code, and no code of an alert is missing.
 func TestXIDsAreTheMixins(t *testing.T) {
 	mixin, err := os.ReadFile("../../mixin/lib/xid.libsonnet")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	alerts, _, _ := strings.Cut(string(mixin), "  other: {")
 	for code := range uint64(200) {
 		text := cmp.Or(xids[Page][code], xids[Ticket][code])

@@ -36,14 +36,10 @@ func TestClassify(t *testing.T) {
 		if !ok {
 			w = failed
 		}
-		if got := classify(ret, nil); got != w {
-			t.Errorf("%s: %d, want %d", returnName(ret), got, w)
-		}
+		equal(t, classify(ret, nil), w, "%s", returnName(ret))
 	}
 	also := []nvml.Return{nvml.ERROR_TIMEOUT, nvml.ERROR_INVALID_ARGUMENT}
-	if got := classify(nvml.ERROR_INVALID_ARGUMENT, also); got != absent {
-		t.Errorf("INVALID_ARGUMENT where it means not offered: %d, want %d", got, absent)
-	}
+	equal(t, classify(nvml.ERROR_INVALID_ARGUMENT, also), absent, "INVALID_ARGUMENT where it means not offered")
 }
 
 func TestReturnName(t *testing.T) {
@@ -56,9 +52,7 @@ func TestReturnName(t *testing.T) {
 		{nvml.ERROR_RESET_TYPE_NOT_SUPPORTED, "RESET_TYPE_NOT_SUPPORTED"},
 		{77, "ERROR_77"},
 	} {
-		if got := returnName(c.ret); got != c.want {
-			t.Errorf("%d: %q, want %q", c.ret, got, c.want)
-		}
+		equal(t, returnName(c.ret), c.want, "%d", c.ret)
 	}
 	for ret := nvml.SUCCESS; ret <= nvml.ERROR_RESET_TYPE_NOT_SUPPORTED; ret++ {
 		if name := returnNames[ret]; name == "" || strings.Contains(name, " ") {

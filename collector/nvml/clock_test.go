@@ -47,9 +47,8 @@ func TestScheduleEndsWithItsContext(t *testing.T) {
 		s := schedule{interval: time.Hour}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := s.wait(ctx); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.wait(ctx)
+		must(t, err)
 		start := time.Now()
 		if _, err := s.wait(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Minute {
 			t.Errorf("wait: %v after %v", err, time.Since(start))
@@ -107,9 +106,8 @@ func TestHighestClocks(t *testing.T) {
 		}
 		asked := func(want int) {
 			t.Helper()
-			if _, _, n := l.count("nvmlDeviceGetMaxClockInfo"); n != want {
-				t.Errorf("asked %d times, want %d", n, want)
-			}
+			_, _, n := l.count("nvmlDeviceGetMaxClockInfo")
+			equal(t, n, want, "questions")
 		}
 		fault := &simFault{call: "nvmlDeviceGetMaxClockInfo", code: nvml.ERROR_UNKNOWN}
 		node.begin(fault)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -25,6 +26,14 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// equal checks that got is want, part by part. The format tells of what they are.
+func equal[T any](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
 	}
 }
 

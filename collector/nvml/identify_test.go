@@ -21,23 +21,17 @@ import (
 
 func TestInfoWords(t *testing.T) {
 	for v, want := range map[int]string{12040: "12.4", 13000: "13.0", 0: "", -1: ""} {
-		if got := cudaVersion(v); got != want {
-			t.Errorf("CUDA %d: %q, want %q", v, got, want)
-		}
+		equal(t, cudaVersion(v), want, "CUDA %d", v)
 	}
 	var p nvml.PciInfo
 	for i, c := range "00000000:3B:00.0" {
 		p.BusId[i] = int8(c)
 	}
-	if got := busID(p); got != "00000000:3B:00.0" {
-		t.Errorf("bus address %q", got)
-	}
+	equal(t, busID(p), "00000000:3B:00.0", "bus address")
 	for i := range p.BusId {
 		p.BusId[i] = 'x'
 	}
-	if got := busID(p); len(got) != len(p.BusId) {
-		t.Errorf("bus address without end: %q", got)
-	}
+	equal(t, len(busID(p)), len(p.BusId), "bus address without end")
 }
 
 func TestProfile(t *testing.T) {
@@ -48,27 +42,7 @@ func TestProfile(t *testing.T) {
 		"NVIDIA A100-SXM4-40GB":                  "",
 		"NVIDIA RTX PRO 6000 MIG 1g.24gb+me.all": "1g.24gb+me.all",
 	} {
-		if got := profileOf(name); got != want {
-			t.Errorf("%q: %q, want %q", name, got, want)
-		}
-	}
-}
-
-// What identifies a device never changes: at another index it is another one.
-func TestKnownDeviceMoves(t *testing.T) {
-	s, err := New(Config{})
-	must(t, err)
-	at1, at0 := gpu.Info{Index: 1, UUID: "GPU-1", Name: "a"}, gpu.Info{UUID: "GPU-1", Name: "a"}
-	first := s.as(at1)
-	if s.as(at1) != first {
-		t.Error("a GPU that stayed is another device")
-	}
-	moved := s.as(at0)
-	if moved == first || moved.Info() != at0 || first.Info() != at1 {
-		t.Errorf("moved: %+v, before: %+v", moved.Info(), first.Info())
-	}
-	if s.known.get("GPU-1") != moved || s.as(at0) != moved {
-		t.Error("the device that moved does not stay")
+		equal(t, profileOf(name), want, "%q", name)
 	}
 }
 
@@ -85,9 +59,7 @@ func TestDevicesWithoutLibrary(t *testing.T) {
 				t.Errorf("%s: %v, want %s", path, err, reason)
 			}
 		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, s.Close())
 		if _, err := s.Devices(t.Context()); !errors.Is(err, gpu.ErrClosed) {
 			t.Errorf("%s: %v after Close", path, err)
 		}
@@ -146,12 +118,8 @@ func TestKindOfMemoryIsAskedAgain(t *testing.T) {
 					}
 					before = devices[0]
 				}
-				if l.broken != "" {
-					t.Error(l.broken)
-				}
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
+				equal(t, l.broken, "", "rules broken")
+				must(t, s.Close())
 			})
 		})
 	}
@@ -217,12 +185,8 @@ func TestCountFails(t *testing.T) {
 		if err := <-asked; err == nil || !strings.Contains(err.Error(), gpu.ReasonMismatch) {
 			t.Errorf("the error is %v", err)
 		}
-		if got := l.total[entry]; got != 2 {
-			t.Errorf("%d Inits, want 2", got)
-		}
-		if l.broken != "" {
-			t.Error(l.broken)
-		}
+		equal(t, l.total[entry], 2, "Inits")
+		equal(t, l.broken, "", "rules broken")
 	})
 }
 
@@ -238,26 +202,20 @@ func TestBus(t *testing.T) {
 		must(t, os.RemoveAll(filepath.Join(f.root, "bus/pci/devices", address)))
 	}
 	b := bus{root: f.root}
-	expect := func(what string, want bool) {
-		t.Helper()
-		if got := b.added(); got != want {
-			t.Errorf("%s: added %t, want %t", what, got, want)
-		}
-	}
-	expect("no bus", false)
+	equal(t, b.added(), false, "no bus")
 	add("0000:3b:00.0", "0x10de", "0x030200")
-	expect("a GPU", true)
+	equal(t, b.added(), true, "a GPU")
 	b.accept()
-	expect("a GPU that is known", false)
+	equal(t, b.added(), false, "a GPU that is known")
 	add("0000:3b:00.1", "0x10de", "0x040300") // its sound
 	add("0000:00:02.0", "0x8086", "0x030000") // another's display
 	add("0000:40:00.0", "0x10de", "0x068000") // an NVSwitch
-	expect("others", false)
+	equal(t, b.added(), false, "others")
 	add("0000:5e:00.0", "0x10de", "0x030000")
-	expect("a second GPU", true)
+	equal(t, b.added(), true, "a second GPU")
 	b.accept()
 	remove("0000:3b:00.0")
-	expect("one that went", false)
+	equal(t, b.added(), false, "one that went")
 	add("0000:3b:00.0", "0x10de", "0x030200")
-	expect("one that came back", true)
+	equal(t, b.added(), true, "one that came back")
 }

@@ -91,9 +91,7 @@ func TestMerge(t *testing.T) {
 		for _, l := range c.lists {
 			m.add(l.of, l.kind, l.kept)
 		}
-		if got := m.list(); !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s:\n got %+v\nwant %+v", c.name, got, c.want)
-		}
+		equal(t, m.list(), c.want, "%s", c.name)
 	}
 }
 
@@ -135,9 +133,7 @@ func TestUtilizationOfListedProcesses(t *testing.T) {
 		2: {}, // its samples cannot be
 		3: {idle, idle, idle, idle},
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
-	}
+	equal(t, got, want, "utilization")
 }
 
 // A step of the clock makes the time stamps so far worthless, also while no process is listed.
@@ -150,11 +146,7 @@ func TestUtilizationAfterAStepOfTheClock(t *testing.T) {
 			return d.processes.samples.since
 		}
 		d.processes.samples.since = 42
-		if got := read(gpu.Sample{}); got != 42 {
-			t.Errorf("without a step they are asked from %d on, want 42", got)
-		}
-		if got := read(gpu.Sample{Step: -10 * time.Minute}); got != 0 {
-			t.Errorf("after a step they are asked from %d on, want from the beginning", got)
-		}
+		equal(t, read(gpu.Sample{}), 42, "asked from on, without a step")
+		equal(t, read(gpu.Sample{Step: -10 * time.Minute}), 0, "asked from on, after a step")
 	})
 }

@@ -65,22 +65,16 @@ func TestReadProcess(t *testing.T) {
 	if got.start != 12345 || got.state != "R" || !got.alive() || got.orphaned {
 		t.Fatalf("read: %+v", got)
 	}
-	if want := gpu.Some(4 * time.Second); got.cpu != want {
-		t.Errorf("CPU %v, want %v", got.cpu, want)
-	}
+	equal(t, got.cpu, gpu.Some(4*time.Second), "CPU")
 	if want := 1_790_000_123_450 * time.Millisecond; !got.started.OK || (got.started.V-want).Abs() > time.Millisecond {
 		t.Errorf("started %v, want %v", got.started.V, want)
 	}
 	// The moment of a start does not move, whatever is done to the wall clock.
 	f.write("stat", "cpu  1 2 3 4 5 6 7 8 9 10\nbtime 1790009999\n")
 	again := p.read(42, got)
-	if again.started != got.started {
-		t.Errorf("started %v, was %v before", again.started, got.started)
-	}
+	equal(t, again.started, got.started, "start when it is read again")
 	f.process(43, "S", 7, 12345, session)
-	if other := p.read(43, never); other.started != got.started {
-		t.Errorf("started %v, %v for one that started with it", other.started, got.started)
-	}
+	equal(t, p.read(43, never).started, got.started, "start of one that started with it")
 }
 
 func TestProcessThatCannotBeFound(t *testing.T) {
@@ -93,16 +87,12 @@ func TestProcessThatCannotBeFound(t *testing.T) {
 	if gone.start != 100 || gone.started != before.started || gone.alive() || gone.state != "X" || gone.cpu.OK {
 		t.Errorf("after its end: %+v, want the same identity and that it has ended", gone)
 	}
-	if still := p.read(42, gone); still.start != 100 {
-		t.Errorf("later: %+v", still)
-	}
+	equal(t, p.read(42, gone).start, 100, "later")
 	f.process(42, "S", 7, 200, session)
 	if next := p.read(42, gone); next.start != 200 || next.started == before.started {
 		t.Errorf("its successor: %+v, want another identity", next)
 	}
-	if *p.read(4711, never) != *never {
-		t.Error("a process that never was is known")
-	}
+	equal(t, *p.read(4711, never), *never, "a process that never was is known")
 }
 
 func TestOrphan(t *testing.T) {
@@ -156,9 +146,7 @@ func TestOtherNamespaces(t *testing.T) {
 	if got := read(os.Getpid()); got.start != 100 || got.orphaned {
 		t.Errorf("a child of a container's first process: %+v", got)
 	}
-	if got := read(os.Getpid() + 1); *got != *never {
-		t.Errorf("process 42 of the container is taken for the host's: %+v", got)
-	}
+	equal(t, *read(os.Getpid() + 1), *never, "process 42 of the container is taken for the host's")
 }
 
 func TestWithoutBootTime(t *testing.T) {
@@ -208,22 +196,14 @@ func TestStuckRead(t *testing.T) {
 	f.process(6, "S", 77, 4711, session)
 	f.write("5/cgroup", session)
 	pipe := filepath.Join(f.root, "5/stat")
-	if err := syscall.Mkfifo(pipe, 0o644); err != nil { // to open it waits for a writer
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(pipe, 0o644)) // to open it waits for a writer
 	p := newProcFS(f.root, newClock())
-	if got := p.look("GPU-1", 5, never); *got != *never {
-		t.Errorf("a process that was never read: %+v", got)
-	}
+	equal(t, *p.look("GPU-1", 5, never), *never, "a process that was never read")
 	if got := p.look("GPU-1", 5, &process{start: 4711, state: "S"}); got.start != 4711 || got.alive() || got.state != "" {
 		t.Errorf("one that was read before: %+v", got)
 	}
-	if len(p.reads) != 1 {
-		t.Errorf("%d reads are under way, want the one that is stuck", len(p.reads))
-	}
-	if got := p.look("GPU-1", 6, never); got.start != 4711 {
-		t.Errorf("another process: %+v", got)
-	}
+	equal(t, len(p.reads), 1, "reads are under way")
+	equal(t, p.look("GPU-1", 6, never).start, 4711, "another process")
 	w, err := os.OpenFile(pipe, os.O_WRONLY, 0)
 	must(t, err)
 	must(t, os.Rename(filepath.Join(f.root, "6/stat"), pipe))
@@ -277,9 +257,7 @@ func TestProcessesAreReadSeldom(t *testing.T) {
 			reads++
 		}
 	}
-	if reads != 5 {
-		t.Errorf("read %d times in a minute, want at the first sample and four times", reads)
-	}
+	equal(t, reads, 5, "reads in a minute, with that at the first sample")
 	l.process(42, "S", 7, 200, session)
 	for range 15 {
 		l.next(false)

@@ -67,9 +67,7 @@ func TestKernelLogStandsInForEvents(t *testing.T) {
 		}
 		(*events)[i].Time = time.Time{}
 	}
-	if want := []gpu.Event{{UUID: "GPU-without", PCIBusID: "00000000:2D:00.0", XID: 48}, {PCIBusID: "00000000:FF:00.0", XID: 79}}; !reflect.DeepEqual(*events, want) {
-		t.Errorf("events %+v, want %+v", *events, want)
-	}
+	equal(t, *events, []gpu.Event{{UUID: "GPU-without", PCIBusID: "00000000:2D:00.0", XID: 48}, {PCIBusID: "00000000:FF:00.0", XID: 79}}, "events")
 }
 
 func appendTo(t *testing.T, path, text string) {
@@ -86,9 +84,7 @@ func TestKernelLogIsMissedOnlyWhereAllDependOnIt(t *testing.T) {
 	if err := w.readLog(); err != nil {
 		t.Errorf("beside a GPU with events: %v", err)
 	}
-	if len(*events) != 0 {
-		t.Errorf("nobody watches the GPU without events, and yet: %+v", *events)
-	}
+	equal(t, len(*events), 0, "nobody watches the GPU without events, and yet: %+v", *events)
 	for _, l := range w.listeners {
 		l.eventless.Store(true)
 	}
@@ -113,9 +109,7 @@ func TestKernelLogThatCannotBeReadForAWhile(t *testing.T) {
 		w.log.path = path
 		must(t, w.readLog())
 	}
-	if want := []gpu.Event{kmsgWatches, unwatched, kmsgWatches}; !reflect.DeepEqual(*events, want) {
-		t.Errorf("events %+v, want %+v", *events, want)
-	}
+	equal(t, *events, []gpu.Event{kmsgWatches, unwatched, kmsgWatches}, "events")
 }
 
 func TestReporterEnds(t *testing.T) {
@@ -124,9 +118,7 @@ func TestReporterEnds(t *testing.T) {
 	r.event(gpu.Event{})
 	r.stop()
 	r.event(gpu.Event{})
-	if n != 1 {
-		t.Errorf("%d events, want the one before the end", n)
-	}
+	equal(t, n, 1, "events")
 }
 
 // watching has a source watch until stop, which closes it.
@@ -172,9 +164,8 @@ func TestWatchedAsSoonAsFound(t *testing.T) {
 		node.unload()
 		_, _ = s.Devices(t.Context())
 		node.load(false)
-		if _, err := s.Devices(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.Devices(t.Context())
+		must(t, err)
 		time.Sleep(5 * time.Minute)
 		node.end(fault)
 		_, _, before := l.count(register)
@@ -199,16 +190,13 @@ func TestKernelLogFromTheFirstMoment(t *testing.T) {
 			}
 		})
 		time.Sleep(watchInterval / 3)
-		if _, err := s.Devices(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.Devices(t.Context())
+		must(t, err)
 		synctest.Wait()
 		f.write("kmsg", "NVRM: Xid (PCI:0000:01:00): 31, a moment later\n")
 		time.Sleep(2 * watchInterval)
 		stop()
-		if !reflect.DeepEqual(reported, []uint64{31}) {
-			t.Errorf("XIDs %v, want the one of the first moment", reported)
-		}
+		equal(t, reported, []uint64{31}, "XIDs")
 	})
 }
 
@@ -218,29 +206,22 @@ func TestEventsThatAreNotWaitedFor(t *testing.T) {
 		t.Run(returnName(code), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				node, s, l := newFourGPUs(t, t.TempDir())
-				if _, err := s.Devices(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				_, err := s.Devices(t.Context())
+				must(t, err)
 				node.begin(&simFault{call: eventCall, code: code, atOnce: true})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute-time.Second) // between two retries
 				defer cancel()
 				watched := false
-				if err := s.Watch(ctx, func(e gpu.Event) { watched = e.Kind == gpu.Watched }); err != nil {
-					t.Error(err)
-				}
+				must(t, s.Watch(ctx, func(e gpu.Event) { watched = e.Kind == gpu.Watched }))
 				broken, _, waits := l.count(eventCall)
-				if broken != "" {
-					t.Error(broken)
-				}
+				equal(t, broken, "", "rules broken")
 				if waits > 4*60+4 {
 					t.Errorf("%d waits of four GPUs in a minute, want one a second of each", waits)
 				}
 				if absent := code == nvml.ERROR_NOT_SUPPORTED || code == nvml.ERROR_NO_DATA; absent && watched {
 					t.Error("the GPUs are said to be watched")
 				}
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
+				must(t, s.Close())
 				time.Sleep(2 * eventWait) // a real process ends with its waits
 			})
 		})
@@ -251,9 +232,8 @@ func TestEventsThatAreNotWaitedFor(t *testing.T) {
 func TestEndDuringWaitForEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, s, l := newFourGPUs(t, t.TempDir())
-		if _, err := s.Devices(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.Devices(t.Context())
+		must(t, err)
 		stop := watching(t, s, func(gpu.Event) {})
 		time.Sleep(5*eventWait + eventWait/2)
 		if _, inside, total := l.count(eventCall); inside != 4 || total > 4*6 {
@@ -261,17 +241,14 @@ func TestEndDuringWaitForEvents(t *testing.T) {
 		}
 		began := time.Now()
 		stop()
-		if took := time.Since(began); took != 0 {
-			t.Errorf("the end took %s, want no wait", took)
-		}
+		equal(t, time.Since(began), 0, "the end took")
 		time.Sleep(2 * eventWait)
 		broken, inside, _ := l.count(eventCall)
-		_, _, shutdowns := l.count("nvmlShutdown")
-		if broken != "" || inside != 0 || shutdowns != 0 {
-			t.Errorf("after the end: %q, %d waits inside, %d times shut down", broken, inside, shutdowns)
-		}
-		if _, _, n := l.count("nvmlEventSetFree"); n != 0 {
-			t.Errorf("%d calls after the end", n)
+		equal(t, broken, "", "rules broken")
+		equal(t, inside, 0, "waits inside after the end")
+		for _, call := range []string{"nvmlShutdown", "nvmlEventSetFree"} {
+			_, _, n := l.count(call)
+			equal(t, n, 0, "%s after the end", call)
 		}
 	})
 }
@@ -333,9 +310,8 @@ func TestKernelLogDoesNotBlock(t *testing.T) {
 	}
 	l := kernelLog{path: path, fd: -1}
 	defer l.close()
-	if _, err := l.read(); err != nil { // there is no writer
-		t.Fatal(err)
-	}
+	_, err := l.read() // there is no writer
+	must(t, err)
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	must(t, err)
 	defer f.Close()
@@ -346,4 +322,19 @@ func TestKernelLogDoesNotBlock(t *testing.T) {
 	if got, err := l.read(); err != nil || !reflect.DeepEqual(got, []string{"one"}) {
 		t.Errorf("read %q, %v", got, err)
 	}
+}
+
+func FuzzParseXID(f *testing.F) {
+	f.Add("4,1201,5140900123,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.")
+	f.Add("NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 43")
+	f.Add(";;;,,,")
+	f.Fuzz(func(t *testing.T, line string) {
+		address, _, ok := parseXID(line)
+		if ok && (len(address) != len("00000000:3B:00.0") || address != strings.ToUpper(address)) {
+			t.Errorf("%q: address %q", line, address)
+		}
+		if !ok && address != "" {
+			t.Errorf("%q: address %q of no XID", line, address)
+		}
+	})
 }

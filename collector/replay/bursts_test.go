@@ -84,9 +84,7 @@ func TestBursts(t *testing.T) {
 					break
 				}
 			}
-			if got != tc.want {
-				t.Errorf("several GPUs: %t, want %t", got, tc.want)
-			}
+			equal(t, got, tc.want, "several GPUs")
 		})
 	}
 }

@@ -33,8 +33,6 @@ func TestMoments(t *testing.T) {
 			}
 			twice += len(want) - 1
 		}
-		if fixed := zone == "UTC" || zone == "Asia/Kolkata"; fixed != (twice == 0) {
-			t.Errorf("%s: %d times came twice", zone, twice)
-		}
+		equal(t, zone == "UTC" || zone == "Asia/Kolkata", twice == 0, "%s: whether none of the %d times came twice", zone, twice)
 	}
 }

@@ -127,9 +127,7 @@ func TestRecordingKeepsEveryField(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, text)
 	}
 	want := []replayed{{info, []gpu.Sample{s}, []gpu.Status{st}}}
-	if got := replayAll(t, golden); !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
+	equal(t, replayAll(t, golden), want, "replayed")
 }
 
 // TestRecordingKeepsAbsence checks that absent, zero, nil and empty stay apart.
@@ -153,9 +151,7 @@ func TestRecordingKeepsAbsence(t *testing.T) {
 	}
 	info := gpu.Info{UUID: "GPU-a", Name: "a \"quoted\" name \u2028 <&>"}
 	want := []replayed{{info, []gpu.Sample{s}, []gpu.Status{st}}}
-	if got := replayAll(t, write(t, written(t, info, s, &st))); !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
+	equal(t, replayAll(t, write(t, written(t, info, s, &st))), want, "replayed")
 }
 
 func TestRecordingErrors(t *testing.T) {
@@ -195,13 +191,11 @@ func TestRecordingErrors(t *testing.T) {
 		{"cut off", head + gpu + sample("")[:30], "FILE:3: the file ends inside this line: remove the line, or end it with a line break if it is whole"},
 		{"equal times", head + gpu + sample("") + sample(""), "FILE:4: timestamp: 2026-03-01 10:00:00.000 of GPU \"GPU-a\" is not after 2026-03-01 10:00:00.000, its row before: split the file where the clock was set back or two recordings overlap, and record with the uuid if rows of several GPUs are mixed"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			path := write(t, tc.text)
-			_, err := New(path, Options{})
-			if err == nil || strings.ReplaceAll(err.Error(), path, "FILE") != tc.want {
-				t.Errorf("error %v\nwant  %s", err, tc.want)
-			}
-		})
+		path := write(t, tc.text)
+		_, err := New(path, Options{})
+		if err == nil || strings.ReplaceAll(err.Error(), path, "FILE") != tc.want {
+			t.Errorf("%s: error %v\nwant  %s", tc.name, err, tc.want)
+		}
 	}
 }
 

@@ -8,18 +8,70 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
+
+const (
+	mib = 1 << 20
+	gib = 1 << 30
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// simStart is the start of the recordings in tests.
+var simStart = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// equal checks that got is want, part by part. The format tells of what they are.
+func equal[T any](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
+	}
+}
+
+// devicesOf returns the devices of a source, which the test closes.
+func devicesOf(t *testing.T, src gpu.Source, err error) []gpu.Device {
+	t.Helper()
+	must(t, err)
+	t.Cleanup(func() { src.Close() })
+	devices, err := src.Devices(t.Context())
+	must(t, err)
+	return devices
+}
+
+// next waits for the next sample of a device and reads it.
+func next(t *testing.T, d gpu.Device) gpu.Sample {
+	t.Helper()
+	missed, err := d.Wait(t.Context())
+	if err != nil || missed != 0 {
+		t.Fatalf("Wait: missed %d, %v", missed, err)
+	}
+	s, err := d.Read(t.Context())
+	must(t, err)
+	return s
+}
 
 // write writes a recording into a file of the test and returns its path.
 func write(t testing.TB, text string) string {
@@ -34,9 +86,8 @@ func compress(t testing.TB, text string) string {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	if _, err := io.WriteString(z, text); err != nil {
-		t.Fatal(err)
-	}
+	_, err := io.WriteString(z, text)
+	must(t, err)
 	must(t, z.Close())
 	return b.String()
 }
@@ -110,9 +161,7 @@ func TestReplayLongLine(t *testing.T) {
 	// One that is longer than the buffer but no longer than a line may be.
 	name := strings.Repeat("x", 1<<20)
 	got := replayAll(t, write(t, "timestamp, memory.used, name\n2026/03/01 10:00:00.000, 5, "+name+"\n"))
-	if got[0].info.Name != name {
-		t.Errorf("name of %d bytes", len(got[0].info.Name))
-	}
+	equal(t, len(got[0].info.Name), len(name), "bytes of the name")
 }
 
 const twoGPUs = `timestamp, uuid, memory.used [MiB]
@@ -143,10 +192,9 @@ func TestReplayPace(t *testing.T) {
 				time.Sleep(time.Hour) // the clock starts with the first Wait
 				begin := time.Now()
 				come := make([][]time.Duration, len(devices))
-				done := make(chan struct{})
+				var ended sync.WaitGroup
 				for i, d := range devices {
-					go func() {
-						defer func() { done <- struct{}{} }()
+					ended.Go(func() {
 						for {
 							if _, err := d.Wait(t.Context()); err != nil {
 								if !errors.Is(err, io.EOF) {
@@ -156,13 +204,10 @@ func TestReplayPace(t *testing.T) {
 							}
 							come[i] = append(come[i], time.Since(begin))
 						}
-					}()
+					})
 				}
-				<-done
-				<-done
-				if want := [][]time.Duration{tc.a, tc.b}; !reflect.DeepEqual(come, want) {
-					t.Errorf("rows came after %v, want %v", come, want)
-				}
+				ended.Wait()
+				equal(t, come, [][]time.Duration{tc.a, tc.b}, "rows came after")
 			})
 		})
 	}
@@ -184,9 +229,7 @@ func TestReplayInterrupted(t *testing.T) {
 				t.Fatalf("Wait: %v", err)
 			}
 		}
-		if s := next(t, d); s.Memory.Used.V != 11*mib {
-			t.Errorf("lost a row: %+v", s.Memory)
-		}
+		equal(t, next(t, d).Memory.Used.V, 11*mib, "second row")
 		got := make(chan error)
 		go func() {
 			_, err := d.Wait(t.Context())
@@ -217,12 +260,8 @@ func TestReplaySource(t *testing.T) {
 		t.Errorf("calls %+v", s)
 	}
 	d := devices[0]
-	if s := next(t, d); s.Memory.Used.V != 10*mib {
-		t.Errorf("first row: %+v", s.Memory)
-	}
-	if s := next(t, d); s.Memory.Used.V != 11*mib {
-		t.Errorf("second row: %+v", s.Memory)
-	}
+	equal(t, next(t, d).Memory.Used.V, 10*mib, "first row")
+	equal(t, next(t, d).Memory.Used.V, 11*mib, "second row")
 	again, err := src.Devices(t.Context())
 	if err != nil || again[0] != d {
 		t.Errorf("other devices the second time: %v, %v", again, err)
@@ -231,9 +270,8 @@ func TestReplaySource(t *testing.T) {
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	must(t, err)
 	defer f.Close()
-	if _, err := f.WriteString("2026/03/01 10:0"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.WriteString("2026/03/01 10:0")
+	must(t, err)
 	next(t, d)
 	for range 2 {
 		if _, err := d.Wait(t.Context()); !errors.Is(err, io.EOF) {

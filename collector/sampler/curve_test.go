@@ -54,9 +54,7 @@ func TestHistory(t *testing.T) {
 	for i, v := range []*detector.Verdict{healthy, leak, {}, leak} {
 		h.add(scriptStart+time.Duration(i), gpu.Some[uint64](1), v)
 	}
-	if c := h.curve(nil, 0); c.Called != scriptStart+1 {
-		t.Errorf("called at %s", c.Called-scriptStart)
-	}
+	equal(t, h.curve(nil, 0).Called, scriptStart+1, "called at")
 	h.add(scriptStart+10, gpu.Some[uint64](1), healthy)
 	h.add(scriptStart+9, gpu.Some[uint64](1), leak) // the clock went back: since when it leaks is not known
 	if c := h.curve(nil, 0); c.Called != 0 || len(c.Ranges) != 1 {

@@ -95,9 +95,7 @@ func TestEnds(t *testing.T) {
 				ended := inBackground(ctx, e.run)
 				e.add(c.runs, c.container, at)
 				after(5 * time.Minute)
-				if n := int(asked.Load()); n != c.asked {
-					t.Errorf("%d questions, want %d", n, c.asked)
-				}
+				equal(t, int(asked.Load()), c.asked, "questions")
 				cancel()
 				<-ended
 			})
@@ -138,9 +136,7 @@ func TestEndsAreBounded(t *testing.T) {
 			e.add(1, strconv.Itoa(i), 0)
 		}
 		after(firstAsked + time.Second)
-		if n := asked.Load(); n != maxEnds {
-			t.Errorf("%d containers were asked for", n)
-		}
+		equal(t, asked.Load(), maxEnds, "containers were asked for")
 		cancel()
 		<-ended
 	})
@@ -213,21 +209,15 @@ func TestUnreleasedMemory(t *testing.T) {
 	stays := func(t *testing.T, s *Sampler) {
 		t.Helper()
 		d := s.State().Devices[0]
-		if got := unreleased(s); len(got) != 1 || got[labels] != 6<<30 {
-			t.Errorf("unreleased %v", got)
-		}
+		equal(t, unreleased(s), map[string]uint64{labels: 6 << 30}, "unreleased")
 		if p := d.Judgement.Device.Pattern.String(); p != "unreleased" || d.Judgement.Unreleased != nil {
 			t.Errorf("the GPU is %q", p)
 		}
-		if u := d.Unreleased[0]; u.Since != scriptStart+600*time.Second {
-			t.Errorf("%+v", u)
-		}
+		equal(t, d.Unreleased[0].Since, scriptStart+600*time.Second, "unreleased since")
 	}
 	runSampler(t, &scriptSource{devices: []gpu.Device{dying(0)}}, withState(t, file, "boot-a"), func(s *Sampler, _ *lines) {
 		after(655500 * time.Millisecond)
-		if got := unreleased(s); len(got) != 0 {
-			t.Errorf("unreleased at 655 s: %v", got)
-		}
+		equal(t, len(unreleased(s)), 0, "unreleased at 655 s")
 		after(60 * time.Second)
 		stays(t, s)
 	})
@@ -238,9 +228,7 @@ func TestUnreleasedMemory(t *testing.T) {
 		after(500 * time.Second)
 		stays(t, s)
 		after(300 * time.Second)
-		if got := unreleased(s); len(got) != 0 {
-			t.Errorf("unreleased once it is free: %v", got)
-		}
+		equal(t, len(unreleased(s)), 0, "unreleased once it is free")
 	})
 }
 

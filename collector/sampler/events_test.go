@@ -29,9 +29,7 @@ func TestXIDStormIsNotLogged(t *testing.T) {
 		for part, want := range map[string]int{"xid=31 ": 15, "xid=31 gpu=0 uuid=GPU-0 pci_bus_id=00000000:3A:00.0 count=10001": 1, "xid=79 ": 1, "not listed": maxXIDs - len(noXIDs)} {
 			out.says(t, want, part)
 		}
-		if x := xidOf(s.State().Devices[0], 31); x.Count != 10_001 {
-			t.Errorf("%d are counted", x.Count)
-		}
+		equal(t, xidOf(s.State().Devices[0], 31).Count, 10_001, "counted")
 	})
 }
 

@@ -5,7 +5,6 @@ package sampler
 
 import (
 	"bytes"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -128,9 +127,7 @@ func TestEndBeforeTheVerdict(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		logEnd(log.NewLogfmtLogger(&out), c.state, processKey{id: gpu.ProcessID{PID: 7}}, c.state.SampleTime.Add(time.Duration(c.minutes)*time.Minute))
-		if got := strings.TrimSpace(out.String()); got != c.want {
-			t.Errorf("%s: %s, want %s", name, got, c.want)
-		}
+		equal(t, strings.TrimSpace(out.String()), c.want, "%s", name)
 	}
 }
 
@@ -188,8 +185,6 @@ func TestLeakSites(t *testing.T) {
 		allocator.SitesDone:      {{"not in Python code", 9}, {"a", 4}, {"b", 2}},
 	} {
 		p := &ProcessState{Sites: &allocator.Sites{State: state, List: list}}
-		if got := p.LeakSites(); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %+v, want %+v", state, got, want)
-		}
+		equal(t, p.LeakSites(), want, "%s", state)
 	}
 }

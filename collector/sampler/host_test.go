@@ -36,13 +36,9 @@ func TestAllotmentsOf(t *testing.T) {
 				got = "whole"
 			}
 		}
-		if got != want {
-			t.Errorf("%q: %s, want %s", device, got, want)
-		}
+		equal(t, got, want, "%q", device)
 	}
-	if list := allotmentsOf(&DeviceState{}, []workload.Allotment{{Device: ""}, {Device: "nvidia0"}}); len(list) != 0 {
-		t.Errorf("a GPU of which nothing is known has %v", list)
-	}
+	equal(t, len(allotmentsOf(&DeviceState{}, []workload.Allotment{{Device: ""}, {Device: "nvidia0"}})), 0, "allotments of a GPU of which nothing is known")
 	// Two compute instances of a GPU instance, and two replicas, are one allotment.
 	got := allotmentsOf(d, []workload.Allotment{
 		{Device: "MIG-b", Namespace: "n", Pod: "b"},
@@ -54,9 +50,7 @@ func TestAllotmentsOf(t *testing.T) {
 	want := []AllotmentState{
 		{Namespace: "n", Pod: "a"}, {Namespace: "n", Pod: "c"}, {Instance: gpu.Some(uint32(5)), Namespace: "n", Pod: "b"},
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	equal(t, got, want, "allotments")
 }
 
 func jobsOn(gpu string, ids ...string) workload.Jobs {

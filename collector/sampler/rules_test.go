@@ -128,9 +128,7 @@ func TestRulesTakeEffect(t *testing.T) {
 				t.Errorf("%s: judged %v, the other one %v", when, p[0].Verdict.Judged, p[1].Verdict.Judged)
 			}
 			for i, want := range windows {
-				if f := p[0].Verdict.Windows[i]; f.Span != want {
-					t.Errorf("%s: window %d is %s long, want %s", when, i, f.Span, want)
-				}
+				equal(t, p[0].Verdict.Windows[i].Span, want, "%s: length of window %d", when, i)
 			}
 			if f := p[0].Verdict.Windows[0]; f.N < 580 {
 				t.Errorf("%s: the window of before holds %d samples", when, f.N)

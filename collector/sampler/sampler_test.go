@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,14 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// equal checks that got is want, part by part. The format tells of what they are.
+func equal[T any](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
 	}
 }
 
@@ -177,9 +186,7 @@ func (l *lines) count(part string) int {
 // says checks how often the log has a text.
 func (l *lines) says(t *testing.T, want int, text string) {
 	t.Helper()
-	if n := l.count(text); n != want {
-		t.Errorf("said %d times, want %d: %s", n, want, text)
-	}
+	equal(t, l.count(text), want, "how often it is said: %s", text)
 }
 
 // run runs test beside a Sampler of that source, in a bubble whose clock is the test's.
@@ -288,15 +295,11 @@ func TestHangInTheListOfDevices(t *testing.T) {
 		release := make(chan struct{})
 		source.hangs(release)
 		after(30 * time.Second)
-		if r := s.State().DriverReason; r != reasonHangs {
-			t.Errorf("reason %q while the driver does not return", r)
-		}
+		equal(t, s.State().DriverReason, reasonHangs, "reason while the driver does not return")
 		close(release)
 		source.hangs(nil)
 		after(time.Second)
-		if r := s.State().DriverReason; r != "" {
-			t.Errorf("reason %q after it returned", r)
-		}
+		equal(t, s.State().DriverReason, "", "reason after it returned")
 	})
 }
 
@@ -313,9 +316,7 @@ func TestSlowListOfDevices(t *testing.T) {
 		source.set(nil, newGPU(0, flat(1<<30)), newGPU(1, flat(1<<30)))
 		close(release)
 		after(6500 * time.Millisecond)
-		if n := len(s.State().Devices); n != 2 {
-			t.Errorf("%d GPUs a second and a half after the second question was due", n)
-		}
+		equal(t, len(s.State().Devices), 2, "GPUs a second and a half after the second question was due")
 	})
 }
 
@@ -459,9 +460,7 @@ func TestWalkThroughProcFS(t *testing.T) {
 	source := &scriptSource{err: &gpu.DriverError{Reason: "driver_not_loaded"}}
 	runSampler(t, source, func(c *Config) { c.Owners = w }, func(*Sampler, *lines) {
 		after(2*time.Minute - time.Second)
-		if n := walks.Load(); n != 8 {
-			t.Errorf("%d walks in 2 min without a driver, want 8", n)
-		}
+		equal(t, walks.Load(), 8, "walks in 2 min without a driver")
 	})
 	runHanging(t, source, func(c *Config) { c.Owners, hang = w, make(chan struct{}) }, func(s *Sampler, _ *lines) {
 		after(20 * time.Second)
@@ -500,21 +499,18 @@ func TestXIDsOfAMixedFleet(t *testing.T) {
 	source := &scriptSource{devices: []gpu.Device{newGPU(0, flat(1<<30)), newGPU(1, flat(1<<30))}}
 	runSampler(t, source, nil, func(s *Sampler, _ *lines) {
 		after(time.Second)
-		expect := func(what string, first, second int) {
-			t.Helper()
+		codes := func() [2]int {
 			synctest.Wait()
 			d := s.State().Devices
-			if len(d[0].XIDs) != first || len(d[1].XIDs) != second {
-				t.Errorf("%s: %d and %d codes, want %d and %d", what, len(d[0].XIDs), len(d[1].XIDs), first, second)
-			}
+			return [2]int{len(d[0].XIDs), len(d[1].XIDs)}
 		}
 		all := len(noXIDs)
-		expect("both are watched", all, all)
+		equal(t, codes(), [2]int{all, all}, "both are watched")
 		source.events <- gpu.Event{UUID: "GPU-1", XID: 48}
 		source.events <- gpu.Event{Kind: gpu.Unwatched, UUID: "GPU-1"}
-		expect("the second is not, after an error", all, 1)
+		equal(t, codes(), [2]int{all, 1}, "the second is not, after an error")
 		source.events <- gpu.Event{Kind: gpu.Watched, UUID: "GPU-1"}
-		expect("both again", all, all)
+		equal(t, codes(), [2]int{all, all}, "both again")
 	})
 }
 
@@ -553,9 +549,7 @@ func TestGPUsThatComeAndGo(t *testing.T) {
 		}
 		source.set(nil, b)
 		after(25 * time.Hour)
-		if d := s.State().Devices; len(d) != 1 {
-			t.Errorf("a GPU that is gone for 25 h is still shown")
-		}
+		equal(t, len(s.State().Devices), 1, "GPUs 25 h after one is gone")
 	})
 }
 
@@ -654,9 +648,7 @@ func TestGPUOfWhichTheDriverTellsMore(t *testing.T) {
 				if len(d) != 1 || !d[0].Up || d[0].Info != b.info {
 					t.Fatalf("afterwards: %+v", d)
 				}
-				if n := d[0].Judgement.Device.Windows[0].N; (n < 60) != tc.forgets {
-					t.Errorf("%d samples, of which 100 are of before", n)
-				}
+				equal(t, d[0].Judgement.Device.Windows[0].N < 60, tc.forgets, "whether those of before are forgotten")
 				out.says(t, said+1, tc.said)
 				out.says(t, 0, "another index")
 			})
@@ -685,13 +677,9 @@ func TestFailedGroupIsAbsentAndCounted(t *testing.T) {
 			}
 		}
 		// Read with the first sample and again 15 s later, not each second.
-		if w := st.Devices[0].Status.Power.Watts; w != gpu.Some(116.0) {
-			t.Errorf("power %v", w)
-		}
+		equal(t, st.Devices[0].Status.Power.Watts, gpu.Some(116.0), "power")
 		after(10 * time.Second)
-		if w := s.State().Devices[0].Status.Power.Watts; w != gpu.Some(116.0) {
-			t.Errorf("power %v, though the slow reading is not due", w)
-		}
+		equal(t, s.State().Devices[0].Status.Power.Watts, gpu.Some(116.0), "power before the slow reading is due")
 	})
 }
 
@@ -710,9 +698,7 @@ func TestPeakAndUnattributed(t *testing.T) {
 			t.Errorf("peak %v, unattributed %v", got.UsedPeak, got.Unattributed)
 		}
 		after(15 * time.Second)
-		if got := s.State().Devices[0].UsedPeak.V; got != 5<<30 {
-			t.Errorf("65 s after the peak it is still %d", got)
-		}
+		equal(t, s.State().Devices[0].UsedPeak.V, 5<<30, "peak 65 s later")
 	})
 }
 
@@ -832,16 +818,10 @@ func TestOwnersAreLatched(t *testing.T) {
 			{25 * time.Second, "1=p1/pod 2=p2/pod 3=p3/ 4=p4/pod 5=/"},
 		} {
 			after(step.at - time.Since(bubbleStart))
-			if got := shown(); got != step.want {
-				t.Errorf("after %s: %s, want %s", step.at, got, step.want)
-			}
+			equal(t, shown(), step.want, "after %s", step.at)
 		}
-		if n := asked(1); n != 1 {
-			t.Errorf("asked %d times for an owner that was known at once", n)
-		}
-		if n := s.State().Unresolved; n != 1 {
-			t.Errorf("%d unresolved", n)
-		}
+		equal(t, asked(1), 1, "questions for an owner that was known at once")
+		equal(t, s.State().Unresolved, 1, "unresolved")
 		w := s.State().Devices[0].Workloads
 		if len(w) != 1 || w[0].Pod != "pod" || w[0].Namespace != "ns" || w[0].Used != 3 {
 			t.Errorf("workloads %+v", w)
@@ -909,9 +889,7 @@ func TestCapKeepsLeakersAndIncumbents(t *testing.T) {
 			}
 		}
 		after(1500 * time.Second)
-		if got := fmt.Sprint(pids()); got != "[1 3]" {
-			t.Errorf("with a leaking one: %s", got)
-		}
+		equal(t, fmt.Sprint(pids()), "[1 3]", "with a leaking one")
 		after(500 * time.Second)
 		dev := s.State().Devices[0]
 		if got := fmt.Sprint(pids()); got != "[3 5]" || dev.OtherProcesses != 3 || dev.ProcessCount != 5 || dev.OtherUsed < 26<<30 {
@@ -990,12 +968,8 @@ func TestWallClockThatIsSet(t *testing.T) {
 		if !before.Verdict.Leak || !now.Verdict.Leak || now.Verdict.Windows[0].N < before.Verdict.Windows[0].N-20 {
 			t.Errorf("before %+v, after %+v", before.Verdict, now.Verdict)
 		}
-		if a, b := before.Verdict.Since+time.Hour, now.Verdict.Since; a != b {
-			t.Errorf("the leak began at %s, and at %s after the step", before.Verdict.Since, b)
-		}
-		if a, b := before.Started.V+time.Hour, now.Started.V; a != b {
-			t.Errorf("the process started at %s, and at %s after the step", before.Started.V, b)
-		}
+		equal(t, now.Verdict.Since, before.Verdict.Since+time.Hour, "begin of the leak after the step")
+		equal(t, now.Started.V, before.Started.V+time.Hour, "start of the process after the step")
 	})
 }
 

@@ -5,7 +5,6 @@ package sampler
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -16,7 +15,6 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-kit/log"
@@ -33,8 +31,8 @@ func withState(t *testing.T, file, boot string) func(*Config) {
 	must(t, os.MkdirAll(filepath.Join(proc, "sys/kernel/random"), 0o755))
 	if boot == "" {
 		proc = t.TempDir()
-	} else if err := os.WriteFile(filepath.Join(proc, "sys/kernel/random/boot_id"), []byte(boot+"\n"), 0o600); err != nil {
-		t.Fatal(err)
+	} else {
+		must(t, os.WriteFile(filepath.Join(proc, "sys/kernel/random/boot_id"), []byte(boot+"\n"), 0o600))
 	}
 	return func(c *Config) { c.StateFile, c.StateInterval, c.ProcFS = file, 30*time.Second, proc }
 }
@@ -102,9 +100,7 @@ func TestRestartGoesOnFromTheStateFile(t *testing.T) {
 			if f := d.Findings; len(f) > 0 != c.known || c.known && (!f[0].LeakDue || f[0].Who != finding.Of(d.Processes[0].Owner)) {
 				t.Errorf("%s: findings after the restart: %+v", c.boot, f)
 			}
-			if out.count(c.message) != 1 {
-				t.Errorf("%s: the log does not say %q once", c.boot, c.message)
-			}
+			equal(t, out.count(c.message), 1, "%s: how often the log says %q", c.boot, c.message)
 		})
 	}
 }
@@ -383,32 +379,21 @@ func TestDamagedStateFiles(t *testing.T) {
 		return b
 	}
 	set := withState(t, file, "a")
-	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Hour) // it is later than in the bubble before
-		for seed := range 250 {
-			r := rand.New(rand.NewPCG(uint64(seed), 1)) //nolint:gosec // a failing seed can be had again
-			if seed%2 == 0 {
-				err = os.WriteFile(file, damage(r, good), 0o600)
-			} else {
-				err = stateFile.Write(file, damage(r, body))
-			}
-			must(t, err)
-			cfg := Config{SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, Detector: detector.DefaultConfig()}
-			set(&cfg)
-			s, err := New(&scriptSource{devices: []gpu.Device{leakAt(1300)}, events: make(chan gpu.Event)}, cfg)
-			if err != nil {
-				t.Fatalf("seed %d: %v", seed, err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			done := inBackground(ctx, s.Run)
+	for seed := range 250 {
+		r := rand.New(rand.NewPCG(uint64(seed), 1)) //nolint:gosec // a failing seed can be had again
+		if seed%2 == 0 {
+			err = os.WriteFile(file, damage(r, good), 0o600)
+		} else {
+			err = stateFile.Write(file, damage(r, body))
+		}
+		must(t, err)
+		runSampler(t, &scriptSource{devices: []gpu.Device{leakAt(1300)}}, set, func(s *Sampler, _ *lines) {
 			after(3 * time.Second)
 			if st := s.State(); len(st.Devices) != 1 || !st.Devices[0].Up || st.Devices[0].Judgement.Device.Windows[0].N == 0 {
 				t.Errorf("seed %d: %+v", seed, st.Devices)
 			}
-			cancel()
-			<-done
-		}
-	})
+		})
+	}
 }
 
 // The end of a process is noted, whether an exporter sees that or not, as of its last sample.
@@ -438,9 +423,7 @@ func TestEndsOverARestart(t *testing.T) {
 			after(300 * time.Second)
 			for off, want := range map[time.Duration]bool{-62 * time.Second: false, -58 * time.Second: true, 58 * time.Second: true, 62 * time.Second: false} {
 				// What ended within a minute of that is meant.
-				if got := s.heights.Ended(1, scriptStart+time.Duration(c.last)*time.Second+off); got != want {
-					t.Errorf("%s: ended %s after its last sample: %t", name, off, got)
-				}
+				equal(t, s.heights.Ended(1, scriptStart+time.Duration(c.last)*time.Second+off), want, "%s: whether it ended %s after its last sample", name, off)
 			}
 		})
 	}

@@ -13,6 +13,14 @@ import (
 	"testing"
 )
 
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 var kind = Kind{Name: "test", Version: 2, Most: 1 << 20}
 
 func TestWriteAndRead(t *testing.T) {
@@ -21,13 +29,9 @@ func TestWriteAndRead(t *testing.T) {
 		t.Errorf("of an absent file: %v", err)
 	}
 	// Others can no longer read the file: it may hold a secret.
-	if err := os.WriteFile(path, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, nil, 0o644))
 	for _, body := range []string{"", "text\nof lines\n", "\x00"} {
-		if err := kind.Write(path, []byte(body)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, kind.Write(path, []byte(body)))
 		if got, err := kind.Read(path); err != nil || string(got) != body {
 			t.Errorf("%q: read %q, %v", body, got, err)
 		}
@@ -88,9 +92,7 @@ func TestDamage(t *testing.T) {
 func TestSetAside(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	for _, text := range []string{"first", "second"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), 0o600))
 		kept, err := SetAside(path)
 		if b, failed := os.ReadFile(kept); err != nil || failed != nil || kept != path+".bad" || string(b) != text {
 			t.Errorf("kept %q in %s: %v, %v", b, kept, err, failed)
@@ -110,18 +112,14 @@ func TestOwner(t *testing.T) {
 		if !root {
 			return
 		}
-		if err := os.Chown(path, uid, uid); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chown(path, uid, uid))
 	}
 	write := func(uid int) {
 		t.Helper()
 		if !root {
 			uid = os.Geteuid()
 		}
-		if err := kind.Write(path, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, kind.Write(path, nil))
 		if got, _, ok := owner(path); !ok || got != uid {
 			t.Errorf("the owner is %d, want %d", got, uid)
 		}

@@ -36,6 +36,14 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// equal checks that got is want, part by part. The format tells of what they are.
+func equal[T any](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
+	}
+}
+
 // devicesOf returns the devices of a source, which the test closes.
 func devicesOf(t *testing.T, src gpu.Source, err error) []gpu.Device {
 	t.Helper()
@@ -87,11 +95,9 @@ func TestNewSimErrors(t *testing.T) {
 		{"empty", "", `unknown scenario "": choose one of node, healthy, faulty, crashloop`, Options{}},
 		{"speed", "node", "speed -2: must be above 0; 1 is real time, 60 a minute a second", Options{Speed: -2}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if _, err := New(tc.scenario, tc.opt); err == nil || err.Error() != tc.want {
-				t.Errorf("error %v\nwant  %s", err, tc.want)
-			}
-		})
+		if _, err := New(tc.scenario, tc.opt); err == nil || err.Error() != tc.want {
+			t.Errorf("%s: error %v\nwant  %s", tc.name, err, tc.want)
+		}
 	}
 }
 
@@ -105,9 +111,7 @@ func TestNewSimDefaults(t *testing.T) {
 			if want := now.Add(time.Duration(i+1) * time.Second); !s.Time.Equal(want) || !time.Now().Equal(want) {
 				t.Errorf("sample at %v, read at %v, want %v", s.Time, time.Now(), want)
 			}
-			if s.T != time.Duration(s.Time.UnixNano()) {
-				t.Errorf("T is %v, want that of %v", s.T, s.Time)
-			}
+			equal(t, s.T, time.Duration(s.Time.UnixNano()), "T of %v", s.Time)
 		}
 		again, err := src.Devices(t.Context())
 		if err != nil || again[0] != d {
@@ -185,9 +189,7 @@ func checkMemory(t *testing.T, g *simGPU, s *gpu.Sample) {
 				t.Errorf("complete with %+v", p)
 			}
 		}
-		if used%(2*mib) != 0 {
-			t.Errorf("process %v uses %d bytes, no multiple of 2 MiB", p.ID, used)
-		}
+		equal(t, used%(2*mib), 0, "process %v uses %d bytes: the rest of 2 MiB", p.ID, used)
 		inside[p.Instance.V] += used
 		all += used
 	}
@@ -200,9 +202,7 @@ func checkMemory(t *testing.T, g *simGPU, s *gpu.Sample) {
 		}
 	}
 	addUp("GPU", s.Memory, all)
-	if s.Memory.Reserved.OK != (g.model != &simGTX) {
-		t.Errorf("reserved %+v", s.Memory.Reserved)
-	}
+	equal(t, s.Memory.Reserved.OK, (g.model != &simGTX), "reserved %+v", s.Memory.Reserved)
 	var total uint64
 	for i, in := range s.Instances {
 		addUp(in.Profile, in.Memory, inside[in.ID])
@@ -312,17 +312,13 @@ func TestSimSpeeds(t *testing.T) {
 				}
 			}
 			want := time.Duration(samples * float64(time.Second) / speed)
-			if got := time.Since(begin); got != want {
-				t.Errorf("at speed %v it took %v, want %v", speed, got, want)
-			}
+			equal(t, time.Since(begin), want, "at speed %v it took", speed)
 		})
 		return all
 	}
 	want := record(t, 1)
 	for _, speed := range []float64{60, 1e6, math.Inf(1)} {
-		if !reflect.DeepEqual(record(t, speed), want) {
-			t.Errorf("other samples at speed %v", speed)
-		}
+		equal(t, record(t, speed), want, "other samples at speed %v", speed)
 	}
 }
 
@@ -339,12 +335,8 @@ func TestSimDies(t *testing.T) {
 		return s.Processes[0].Used.V
 	}
 	base := used(30 * time.Second)
-	if used(time.Minute) != base {
-		t.Error("does not hold still for a minute")
-	}
-	if got := float64(used(11*time.Minute)-base) / 10; got != 600*mib {
-		t.Errorf("leaks %v bytes a minute, want 600 MiB", got)
-	}
+	equal(t, used(time.Minute), base, "memory after a minute")
+	equal(t, float64(used(11*time.Minute)-base)/10, 600*mib, "leaks bytes a minute")
 	first := next(t, d)
 	full := used(17*time.Minute - time.Second)
 	if free := uint64(simT4.capacity()) - simBaseline - full; free > 10*mib {
@@ -353,9 +345,7 @@ func TestSimDies(t *testing.T) {
 	if used(17*time.Minute) != 0 || used(18*time.Minute-time.Second) != 0 {
 		t.Error("lives on without memory")
 	}
-	if used(18*time.Minute+30*time.Second) != base {
-		t.Error("does not start again as it was")
-	}
+	equal(t, used(18*time.Minute+30*time.Second), base, "memory after it started again")
 	second := next(t, d)
 	if a, b := first.Processes[0], second.Processes[0]; a.ID == b.ID || a.Owner.ContainerID == b.Owner.ContainerID || a.Owner.Pod != b.Owner.Pod || a.Owner.Runs != b.Owner.Runs {
 		t.Errorf("first run %+v %+v, second run %+v %+v", a.ID, a.Owner, b.ID, b.Owner)
@@ -398,11 +388,19 @@ func TestSimRunsShareNoProcess(t *testing.T) {
 
 func TestSimFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		src, err := New("faulty", Options{Speed: 1, Start: simStart})
+		const speed = 60
+		src, err := New("faulty", Options{Speed: speed, Start: simStart})
 		devices := devicesOf(t, src, err)
 		var events []gpu.Event
+		begin := time.Now()
+		report := func(e gpu.Event) {
+			events = append(events, e)
+			if late := time.Since(begin) - e.Time.Sub(simStart)/speed; e.Kind == gpu.XIDError && late.Abs() > time.Millisecond {
+				t.Errorf("%+v is reported %s late", e, late)
+			}
+		}
 		watched := make(chan error)
-		go func() { watched <- src.Watch(t.Context(), func(e gpu.Event) { events = append(events, e) }) }()
+		go func() { watched <- src.Watch(t.Context(), report) }()
 
 		hung, lost := devices[1], devices[2]
 		for range 119 {
@@ -426,9 +424,8 @@ func TestSimFaults(t *testing.T) {
 		for range 179 {
 			next(t, lost)
 		}
-		if _, err := lost.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		_, err = lost.Wait(t.Context())
+		must(t, err)
 		if _, err := lost.Read(t.Context()); !errors.Is(err, gpu.ErrLost) {
 			t.Errorf("lost GPU: %v", err)
 		}
@@ -452,35 +449,9 @@ func TestSimFaults(t *testing.T) {
 				t.Errorf("event %d: %+v, want that GPU %d is watched", i, e, i)
 			}
 		}
-		if events := events[len(devices):]; !reflect.DeepEqual(events, want) {
-			t.Errorf("events %+v\nwant   %+v", events, want)
-		}
+		equal(t, events[len(devices):], want, "events")
 		if _, err := src.Devices(t.Context()); !errors.Is(err, gpu.ErrClosed) {
 			t.Errorf("Devices after Close: %v", err)
-		}
-	})
-}
-
-// TestSimWatchTime checks when events are reported.
-func TestSimWatchTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src, err := New("faulty", Options{Speed: 60, Start: simStart})
-		devicesOf(t, src, err)
-		begin := time.Now()
-		var at []time.Duration
-		report := func(e gpu.Event) {
-			if e.Kind == gpu.XIDError {
-				at = append(at, time.Since(begin).Round(time.Millisecond))
-			}
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := src.Watch(ctx, report); err != nil {
-			t.Error(err)
-		}
-		want := []time.Duration{1500 * time.Millisecond, 1517 * time.Millisecond, 3 * time.Second}
-		if !reflect.DeepEqual(at, want) {
-			t.Errorf("reported after %v, want %v", at, want)
 		}
 	})
 }
@@ -511,23 +482,18 @@ func TestSimFaultyStatus(t *testing.T) {
 	}
 	failed := 0
 	for range 80 {
-		if _, err := devices[7].Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		_, err := devices[7].Wait(t.Context())
+		must(t, err)
 		if _, err := devices[7].Read(t.Context()); err != nil {
 			failed++
 		}
 	}
-	if failed != 2 {
-		t.Errorf("%d of 80 readings failed, want 2", failed)
-	}
+	equal(t, failed, 2, "of 80 readings failed")
 	var sum uint64
 	for _, e := range devices[7].(*simDevice).src.Calls().Snapshot().Errors {
 		sum += e.Count
 	}
-	if sum != 3 {
-		t.Errorf("%d errors counted, want 3", sum)
-	}
+	equal(t, sum, 3, "errors counted")
 }
 
 // TestSimPIDs checks that pids stay in Linux's range and that none is handed out
@@ -560,6 +526,7 @@ func TestSimContext(t *testing.T) {
 	if _, err := src.Devices(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Devices: %v", err)
 	}
+	must(t, src.Watch(ctx, func(gpu.Event) {}))
 	src.Close()
 	if _, err := devices[0].Wait(t.Context()); !errors.Is(err, gpu.ErrClosed) || errors.Is(err, io.EOF) {
 		t.Errorf("Wait after Close: %v", err)
@@ -634,9 +601,7 @@ func TestSimVerdicts(t *testing.T) {
 					found[name] = true
 				})
 			}
-			if len(found) != len(tt.leaks) {
-				t.Errorf("found %v, want %v", found, tt.leaks)
-			}
+			equal(t, len(found), len(tt.leaks), "leaks in %v", found)
 		})
 	}
 }

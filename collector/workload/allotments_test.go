@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -180,9 +179,7 @@ func TestAllotments(t *testing.T) {
 			for range 2 { // each call has a connection of its own
 				got, err := a.list(t.Context())
 				must(t, err)
-				if s := shown(got); !reflect.DeepEqual(s, c.want) {
-					t.Errorf("%q, want %q", s, c.want)
-				}
+				equal(t, shown(got), c.want, "allotments")
 			}
 		})
 	}
@@ -229,9 +226,7 @@ func TestNoKubelet(t *testing.T) {
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "--collector.workload.pod-resources-socket") {
 		t.Errorf("given: %v", err)
 	}
-	if a := newAllotments(""); a.socket != usualPodResourcesSocket {
-		t.Errorf("socket %q", a.socket)
-	}
+	equal(t, newAllotments("").socket, usualPodResourcesSocket, "socket")
 
 	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: runtimeSocket(t), Net: "unix"})
 	must(t, err)
@@ -274,4 +269,29 @@ func TestKubeletHangs(t *testing.T) {
 	if got, err := a.list(ctx); got != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled before: %v, %v", got, err)
 	}
+}
+
+func FuzzAllottedDevice(f *testing.F) {
+	for _, id := range []string{
+		uuidA, uuidA + "::3", migA, "MIG-" + uuidA + "/7/0", "nvidia0", "nvidia0/gi1", "nvidia0/vgpu2", "nvidia7/gi13/vgpu47",
+		"gpu-0", "gpu-0-mig-1g10gb-19-2", uuidA + "-3", "channel0", "::",
+	} {
+		f.Add("nvidia.com/gpu", id)
+		f.Add("gpu.nvidia.com", id)
+		f.Add("k8s.gpu.nvidia.com/claim="+id, id)
+	}
+	f.Fuzz(func(t *testing.T, name, id string) {
+		device := pluginDevice(name, id)
+		if !strings.HasPrefix(id, device) || len(device) > len("MIG-"+uuidA+"/999/999") {
+			t.Errorf("%q is %q", id, device)
+		}
+		equal(t, pluginDevice(name, device), device, "device of %q, again", id)
+		devices := claimDevices(claim(name, id, name, id, "nvidia.com/gpu="+id))
+		for _, d := range devices {
+			equal(t, pluginDevice("nvidia.com/gpu", d), d, "claim of %q %q", name, id)
+		}
+		if m := pluginDevice("", id); m != "" && !slices.Contains(devices, m) {
+			t.Errorf("%q is not %q in a claim, but %q", id, m, devices)
+		}
+	})
 }

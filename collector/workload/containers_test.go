@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -133,6 +132,22 @@ func running(t testing.TB, c *containers) <-chan time.Duration {
 	return pauses
 }
 
+// asking has the containers of a runtime at a new socket, which the flag names or not, looked up until the test ends.
+func asking(t testing.TB, r *fakeRuntime, given bool) (c *containers, pauses <-chan time.Duration, socket string) {
+	t.Helper()
+	socket = runtimeSocket(t)
+	r.start(t, socket)
+	c = newContainers([]string{socket}, given)
+	return c, running(t, c), socket
+}
+
+// listed asks for a container of which nothing is known yet, and waits for the list after that.
+func listed(t testing.TB, c *containers, pauses <-chan time.Duration, id string) (pause time.Duration) {
+	t.Helper()
+	unknown(t, c, id)
+	return <-pauses
+}
+
 // unknown checks that there is no final answer yet.
 func unknown(t testing.TB, c *containers, id string) {
 	t.Helper()
@@ -180,10 +195,7 @@ func TestContainersFind(t *testing.T) {
 			r.start(t, socket)
 			cs := newContainers([]string{"unix://" + socket}, true)
 			pauses := running(t, cs)
-			unknown(t, cs, idA)
-			if d := <-pauses; d != minListInterval {
-				t.Errorf("the next list is made after %v, want %v", d, minListInterval)
-			}
+			equal(t, listed(t, cs, pauses, idA), minListInterval, "the next list is made after")
 			known(t, cs, idA, c.want)
 			if n := r.lists.Load(); n != 1 || cs.problem() != nil {
 				t.Errorf("%d lists, problem %v; want one and none", n, cs.problem())
@@ -201,20 +213,17 @@ func TestContainersWithoutRuntimeSocket(t *testing.T) {
 	given := newContainers([]string{socket}, true)
 	wantProblem(t, given, socket, "not exist", "--collector.workload.cri-socket")
 	pauses := running(t, given)
-	unknown(t, given, idA)
-	<-pauses
+	listed(t, given, pauses, idA)
 	wantProblem(t, given, socket, "not exist", "--collector.workload.cri-socket")
 
 	// The runtime comes later than the exporter.
 	having(inPod(idA, "default", "late", "main"), inPod(idB, "default", "later", "main")).start(t, socket)
 	noProblem(t, given) // it is there now
-	unknown(t, given, idA)
-	<-pauses
+	listed(t, given, pauses, idA)
 	known(t, given, idA, place{"default", "late", "main", ""})
 	pauses = running(t, usual)
 	known(t, usual, idA, place{})
-	unknown(t, usual, idB)
-	<-pauses
+	listed(t, usual, pauses, idB)
 	known(t, usual, idB, place{"default", "later", "main", ""})
 }
 
@@ -295,21 +304,17 @@ func TestContainersRuntimeRestarts(t *testing.T) {
 			stop := having(inPod(idA, "default", "a", "main")).start(t, socket)
 			c := newContainers([]string{socket}, given)
 			pauses := running(t, c)
-			unknown(t, c, idA)
-			<-pauses
+			listed(t, c, pauses, idA)
 			known(t, c, idA, a)
 
 			stop()
-			unknown(t, c, idB)
-			<-pauses
-			unknown(t, c, idB) // it will be back: this host has Kubernetes
-			<-pauses
+			listed(t, c, pauses, idB)
+			listed(t, c, pauses, idB) // it will be back: this host has Kubernetes
 			wantProblem(t, c, socket, "not exist")
 			known(t, c, idA, a)
 
 			having(inPod(idB, "default", "b", "main")).start(t, socket)
-			unknown(t, c, idB)
-			<-pauses
+			listed(t, c, pauses, idB)
 			known(t, c, idB, b)
 			known(t, c, idA, a)
 			noProblem(t, c)
@@ -319,12 +324,8 @@ func TestContainersRuntimeRestarts(t *testing.T) {
 
 func TestContainersRuntimeWithoutCRI(t *testing.T) {
 	t.Run("given", func(t *testing.T) {
-		socket := runtimeSocket(t)
-		(&fakeRuntime{}).start(t, socket)
-		c := newContainers([]string{socket}, true)
-		pauses := running(t, c)
-		unknown(t, c, idA)
-		<-pauses
+		c, pauses, socket := asking(t, &fakeRuntime{}, true)
+		listed(t, c, pauses, idA)
 		unknown(t, c, idA)
 		wantProblem(t, c, socket, "CRI plugin", "--collector.workload.cri-socket")
 	})
@@ -333,19 +334,16 @@ func TestContainersRuntimeWithoutCRI(t *testing.T) {
 		stop := (&fakeRuntime{}).start(t, socket)
 		c := newContainers([]string{socket + "0", socket}, false)
 		pauses := running(t, c)
-		unknown(t, c, idA)
-		<-pauses
+		listed(t, c, pauses, idA)
 		known(t, c, idA, place{})
-		unknown(t, c, idB)
-		<-pauses
+		listed(t, c, pauses, idB)
 		known(t, c, idB, place{})
 		noProblem(t, c) // a Docker host
 
 		// It is started anew, with the CRI this time.
 		stop()
 		having(inPod(containerNumber(3), "default", "a", "main")).start(t, socket)
-		unknown(t, c, containerNumber(3))
-		<-pauses
+		listed(t, c, pauses, containerNumber(3))
 		known(t, c, containerNumber(3), place{"default", "a", "main", ""})
 		known(t, c, idA, place{})
 	})
@@ -373,18 +371,14 @@ func TestContainersSeveralRuntimes(t *testing.T) {
 			last.start(t, third)
 			cs := newContainers([]string{first, second, third}, false)
 			pauses := running(t, cs)
-			unknown(t, cs, idA)
-			<-pauses
+			listed(t, cs, pauses, idA)
 			known(t, cs, idA, place{"default", "a", "main", ""})
-			unknown(t, cs, idB)
-			<-pauses
+			listed(t, cs, pauses, idB)
 			known(t, cs, idB, place{})
 			if c.first != nil && c.first.lists.Load() != c.lists {
 				t.Errorf("the first was asked %d times, want %d", c.first.lists.Load(), c.lists)
 			}
-			if n := last.lists.Load(); n != 0 {
-				t.Errorf("the last was asked %d times, want never", n)
-			}
+			equal(t, last.lists.Load(), 0, "how often the last was asked")
 		})
 	}
 }
@@ -396,10 +390,7 @@ func TestContainersAskedDuringRuntimeList(t *testing.T) {
 		begun <- struct{}{}
 		return <-answer, nil
 	}}
-	socket := runtimeSocket(t)
-	r.start(t, socket)
-	c := newContainers([]string{socket}, true)
-	pauses := running(t, c)
+	c, pauses, _ := asking(t, r, true)
 	unknown(t, c, idA)
 	<-begun
 	const early, late = 1, 2
@@ -419,44 +410,31 @@ func TestContainersAskedDuringRuntimeList(t *testing.T) {
 	known(t, c, idB, place{})
 	known(t, c, containerNumber(late), place{"default", "late", "main", ""})
 	// The last wake-up found nobody waiting.
-	if n := r.lists.Load(); n != 2 {
-		t.Errorf("%d lists, want 2", n)
-	}
+	equal(t, r.lists.Load(), 2, "lists")
 }
 
 func TestContainersRuntimeFails(t *testing.T) {
-	r, socket := failing(codes.Unavailable), runtimeSocket(t)
-	r.start(t, socket)
-	c := newContainers([]string{socket}, false)
-	pauses := running(t, c)
+	c, pauses, socket := asking(t, failing(codes.Unavailable), false)
 	var delays []time.Duration
 	for range 7 {
-		unknown(t, c, idA)
-		delays = append(delays, <-pauses)
+		delays = append(delays, listed(t, c, pauses, idA))
 	}
 	want := []time.Duration{1e9, 2e9, 4e9, 8e9, 10e9, 10e9, 10e9}
-	if !slices.Equal(delays, want) {
-		t.Errorf("pauses of %v, want %v", delays, want)
-	}
+	equal(t, delays, want, "pauses of")
 	wantProblem(t, c, socket, "not today")
 	// Nobody asks any more.
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.waiting) != 0 {
-		t.Errorf("%d are waited for after failures", len(c.waiting))
-	}
+	equal(t, len(c.waiting), 0, "waited for after failures")
 }
 
 func TestContainersAreBounded(t *testing.T) {
 	const many = 20_000
-	var listed []*runtimeapi.Container
+	var all []*runtimeapi.Container
 	for n := range many {
-		listed = append(listed, inPod(containerNumber(n), "default", fmt.Sprintf("pod-%d", n), "main"))
+		all = append(all, inPod(containerNumber(n), "default", fmt.Sprintf("pod-%d", n), "main"))
 	}
-	socket := runtimeSocket(t)
-	having(listed...).start(t, socket)
-	c := newContainers([]string{socket}, true)
-	pauses := running(t, c)
+	c, pauses, _ := asking(t, having(all...), true)
 	left := map[int]bool{}
 	for n := 0; n < 2*many; n += 4 {
 		left[n] = true // more than can be remembered
@@ -494,11 +472,8 @@ func TestContainersOfTwoNamedSockets(t *testing.T) {
 	c := newContainers([]string{missing, socket}, true)
 	noProblem(t, c)
 	pauses := running(t, c)
-	c.find(idA)
-	<-pauses
-	if p, done := c.find(idA); p != (place{}) || !done {
-		t.Errorf("found %+v, %t", p, done)
-	}
+	listed(t, c, pauses, idA)
+	known(t, c, idA, place{})
 	noProblem(t, c)
 	if err := newContainers([]string{missing, missing + "2"}, true).problem(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without any: %v", err)
@@ -507,12 +482,8 @@ func TestContainersOfTwoNamedSockets(t *testing.T) {
 
 // A problem that nobody has met again for a while is none any more.
 func TestContainersProblemPasses(t *testing.T) {
-	socket := runtimeSocket(t)
-	failing(codes.DeadlineExceeded).start(t, socket)
-	c := newContainers([]string{socket}, true)
-	pauses := running(t, c)
-	c.find(idA)
-	<-pauses
+	c, pauses, _ := asking(t, failing(codes.DeadlineExceeded), true)
+	listed(t, c, pauses, idA)
 	if c.problem() == nil {
 		t.Error("no problem")
 	}
@@ -520,8 +491,7 @@ func TestContainersProblemPasses(t *testing.T) {
 	c.at = c.at.Add(-2*maxListDelay - time.Second)
 	c.mu.Unlock()
 	noProblem(t, c)
-	c.find(idA)
-	<-pauses
+	listed(t, c, pauses, idA)
 	if c.problem() == nil {
 		t.Error("no problem, though it was met again")
 	}
@@ -553,18 +523,17 @@ func TestEnded(t *testing.T) {
 			socket := runtimeSocket(t)
 			serveAt(t, socket, func(s *grpc.Server) { runtimeapi.RegisterRuntimeServiceServer(s, c.runtime) })
 			r := newTree(t).resolver(Config{RuntimeSockets: []string{runtimeSocket(t), socket}})
-			if well, known := r.Ended(t.Context(), idA); well != c.well || known != c.known {
-				t.Errorf("well %t, known %t; want %t, %t", well, known, c.well, c.known)
-			}
-			if well, known := r.Ended(t.Context(), idB); well || !known {
-				t.Errorf("another container: well %t, known %t", well, known)
-			}
+			ended(t, r, idA, c.well, c.known)
+			ended(t, r, idB, false, true)
 		})
 	}
-	if well, known := newTree(t).resolver(Config{RuntimeSockets: []string{runtimeSocket(t)}}).Ended(t.Context(), idA); well || known {
-		t.Errorf("without its runtime: well %t, known %t", well, known)
-	}
-	if well, known := newTree(t).resolver(Config{}).Ended(t.Context(), idA); well || !known {
-		t.Errorf("without a runtime: well %t, known %t", well, known)
-	}
+	ended(t, newTree(t).resolver(Config{RuntimeSockets: []string{runtimeSocket(t)}}), idA, false, false) // without its runtime
+	ended(t, newTree(t).resolver(Config{}), idA, false, true)                                            // without a runtime
+}
+
+// ended checks how a container has ended, if that is known.
+func ended(t *testing.T, r *Resolver, id string, well, known bool) {
+	t.Helper()
+	gotWell, gotKnown := r.Ended(t.Context(), id)
+	equal(t, [2]bool{gotWell, gotKnown}, [2]bool{well, known}, "%s: well, known", id)
 }

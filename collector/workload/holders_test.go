@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"syscall"
 	"testing"
@@ -51,12 +50,8 @@ func TestHolders(t *testing.T) {
 	holders, err := r.Holders(t.Context())
 	must(t, err)
 	want := []string{"/dev/nvidia10 20/2 S b", "/dev/nvidia10 30/3 S persistenced", "/dev/nvidia9 20/2 S b", "/dev/nvidia9 3/1 S a"}
-	if got := summary(holders); !reflect.DeepEqual(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if u := r.Unseen(); u.Why != nil {
-		t.Errorf("unreadable: %d, %v", u.Unreadable, u.Why)
-	}
+	equal(t, summary(holders), want, "holders")
+	equal(t, r.Unseen().Why, nil, "unreadable")
 	if o, _ := r.Owner(gpu.ProcessID{PID: 20, Start: 2}); o != holders[1].Process.Owner {
 		t.Error("the owner is not the one that Owner returns")
 	}
@@ -227,9 +222,8 @@ func TestHoldersThatCannotBeRead(t *testing.T) {
 		tr.write("11/fd", "")
 		r := tr.resolver(Config{})
 		unreadable := func() error {
-			if _, err := r.Holders(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			_, err := r.Holders(t.Context())
+			must(t, err)
 			time.Sleep(15 * time.Second)
 			return r.Unseen().Why
 		}

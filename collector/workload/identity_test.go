@@ -69,9 +69,7 @@ func TestPrograms(t *testing.T) {
 			if first == 0 || (first == second) != c.same {
 				t.Errorf("%d and %d", first, second)
 			}
-			if again := mustOwn(r, a).Runs; again != first {
-				t.Errorf("it has another name each time: %d, %d", again, first)
-			}
+			equal(t, mustOwn(r, a).Runs, first, "its name the second time")
 		})
 	}
 }
@@ -91,9 +89,7 @@ func TestNoPrograms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tr := newTree(t)
 			id := tr.add(5, c.process)
-			if got := mustOwn(tr.resolver(Config{Secret: c.secret}), id).Runs; got != 0 {
-				t.Errorf("%d", got)
-			}
+			equal(t, mustOwn(tr.resolver(Config{Secret: c.secret}), id).Runs, 0, "name")
 		})
 	}
 }
@@ -173,9 +169,7 @@ func TestSteady(t *testing.T) {
 		"10.0.0.12:29500|tcp://10.1.2.3:1234":      "#|tcp://#",
 		"/tmp/torchelastic_1700000000/none_0":      "/tmp/torchelastic_#/none_0",
 	} {
-		if got := steady(text); got != want {
-			t.Errorf("%q becomes %q, want %q", text, got, want)
-		}
+		equal(t, steady(text), want, "steady %q", text)
 	}
 }
 
@@ -216,9 +210,7 @@ func TestTwoStarts(t *testing.T) {
 		{"code", "python3|-c|import x; x.run(1)", "python3|-c|import x; x.run(2)", false},
 	} {
 		a, b := steadyArguments(strings.Split(c.a, "|")), steadyArguments(strings.Split(c.b, "|"))
-		if slices.Equal(a, b) != c.same {
-			t.Errorf("%s:\n%q\n%q", c.name, a, b)
-		}
+		equal(t, slices.Equal(a, b), c.same, "%s: %q %q", c.name, a, b)
 	}
 }
 
@@ -227,8 +219,6 @@ func FuzzSteady(f *testing.F) {
 	f.Add("log-2024-05-01_12-30-59.txt")
 	f.Add("1234#5 12345abc-0x3f2a1b4c-0a1b-4c2d-8e9f-0123456789ab")
 	f.Fuzz(func(t *testing.T, text string) {
-		if once := steady(text); steady(once) != once {
-			t.Errorf("%q becomes %q and then %q", text, once, steady(once))
-		}
+		equal(t, steady(steady(text)), steady(text), "twice steady %q", text)
 	})
 }

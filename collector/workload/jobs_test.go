@@ -4,6 +4,7 @@
 package workload
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -57,11 +58,9 @@ func TestReadJobs(t *testing.T) {
 // What is no regular file is left out, and a file that cannot be read costs its own jobs.
 func TestReadJobsOfOtherFiles(t *testing.T) {
 	dir := jobDir(t, map[string]string{"0": "1", "7": strings.Repeat("1234567 ", maxJobFileSize/8+1), "7.1": "8"})
-	if err := errors.Join(
+	must(t, errors.Join(
 		os.Symlink("0", filepath.Join(dir, "1")), os.Mkdir(filepath.Join(dir, "2"), 0o755), syscall.Mkfifo(filepath.Join(dir, "3"), 0o644),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	got, err := readJobs(dir)
 	if want := (ids{"0": {"1"}, "7": nil, "7.1": {"8"}}); err == nil || !reflect.DeepEqual(idsOf(got), want) {
 		t.Errorf("%v, %v, want %q", got, err, want)
@@ -96,19 +95,13 @@ func TestJobsOf(t *testing.T) {
 		{"5", "", ""},
 		{"", "", ""},
 	} {
-		if got := jobs.Of(c.index, c.instance, now); got != c.want {
-			t.Errorf("GPU %q, instance %q: %q, want %q", c.index, c.instance, got, c.want)
-		}
+		equal(t, jobs.Of(c.index, c.instance, now), c.want, "GPU %q, instance %q", c.index, c.instance)
 	}
 	// The prolog writes the file, and then the job starts.
 	for started, want := range map[time.Duration]string{-time.Hour: "", -63 * time.Second: "", -61 * time.Second: "10", 0: "10"} {
-		if got := jobs.Of("0", "", now.Add(started)); got != want {
-			t.Errorf("started %s after now: %q, want %q", started, got, want)
-		}
+		equal(t, jobs.Of("0", "", now.Add(started)), want, "started %s after now", started)
 	}
-	if got := Jobs(nil).Of("0", "", now); got != "" {
-		t.Errorf("none: %q", got)
-	}
+	equal(t, Jobs(nil).Of("0", "", now), "", "none")
 }
 
 func TestParseJobs(t *testing.T) {
@@ -125,8 +118,28 @@ func TestParseJobs(t *testing.T) {
 		{name: "long", file: strings.Repeat("j", 500), want: []string{strings.Repeat("j", maxLabel)}},
 		{name: "does not print", file: "1\x00\xff\u202e", want: []string{"1\ufffd\ufffd\ufffd"}},
 	} {
-		if got := parseJobs([]byte(c.file)); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
+		equal(t, parseJobs([]byte(c.file)), c.want, "%s", c.name)
 	}
+}
+
+func FuzzParseJobs(f *testing.F) {
+	for _, file := range []string{"", "1", "17 18\n\n\t19\r\n17\n", "1\x00\xff\u2028\u202e2", "123_[1-4%2]\n"} {
+		f.Add([]byte(file))
+	}
+	f.Fuzz(func(t *testing.T, file []byte) {
+		jobs := parseJobs(file)
+		if len(jobs) > maxJobsPerGPU {
+			t.Errorf("%d jobs", len(jobs))
+		}
+		for i, job := range jobs {
+			checkLabel(t, job, maxLabel)
+			if job == "" || slices.Contains(jobs[:i], job) {
+				t.Errorf("%q in %q", job, jobs)
+			}
+		}
+		// Jobs that follow change nothing before them.
+		if again := parseJobs(append(bytes.Clone(file), "\n1\n"...)); len(file) < 1024 && !slices.Equal(again[:min(len(again), len(jobs))], jobs) {
+			t.Errorf("%q, and %q with one more", jobs, again)
+		}
+	})
 }

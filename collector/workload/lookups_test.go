@@ -52,9 +52,8 @@ func TestStuckProcess(t *testing.T) {
 	done := r.lookups.want(id)
 	writer, err := os.OpenFile(cmdline, os.O_WRONLY, 0)
 	must(t, err)
-	if _, err := writer.WriteString("python3\x00serve.py\x00"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = writer.WriteString("python3\x00serve.py\x00")
+	must(t, err)
 	writer.Close()
 	<-done
 	if o, done := r.Owner(id); o.Process != "serve.py" || !done {
@@ -98,9 +97,7 @@ func TestManyStuckProcesses(t *testing.T) {
 				t.Errorf("call %d: %d overdue, %v stuck", call, n, stuck)
 			}
 		}
-		if n := len(reading); n != maxReaders {
-			t.Errorf("%d are read at a time", n)
-		}
+		equal(t, len(reading), maxReaders, "read at a time")
 		close(let)
 		synctest.Wait()
 		for _, id := range ids {

@@ -52,9 +52,7 @@ func TestProgramName(t *testing.T) {
 		{"R", "/usr/lib/R/bin/exec/R|--no-echo|--no-restore|--file=train.R|--args|8", "train.R"},
 		{"R", "R|--no-save|--args|8", "R"},
 	} {
-		if got := programName(c.exe, "comm", split(c.args)); got != c.want {
-			t.Errorf("%s running %s: %q, want %q", c.exe, c.args, got, c.want)
-		}
+		equal(t, programName(c.exe, "comm", split(c.args)), c.want, "%s running %s", c.exe, c.args)
 	}
 }
 
@@ -75,9 +73,7 @@ func TestProgramNameOfItsOwn(t *testing.T) {
 		{"kworker/0:1", "", "kworker/0:1"},
 		{"", "", ""},
 	} {
-		if got := programName("", c.comm, split(c.args)); got != c.want {
-			t.Errorf("%s with %s: %q, want %q", c.comm, c.args, got, c.want)
-		}
+		equal(t, programName("", c.comm, split(c.args)), c.want, "%s with %s", c.comm, c.args)
 	}
 }
 

@@ -24,14 +24,7 @@ huge:x:4294967296:0::/:
 nobody:x:65534:65534::/nonexistent:/usr/sbin/nologin
 cut:x:100`)
 	want := map[uint32]string{0: "root", 1000: "alice", 65534: "nobody"}
-	if len(names) != len(want) {
-		t.Errorf("%v, want %v", names, want)
-	}
-	for uid, name := range want {
-		if names[uid] != name {
-			t.Errorf("user %d is %q, want %q", uid, names[uid], name)
-		}
-	}
+	equal(t, names, want, "users")
 }
 
 func TestUsersAreReadAgain(t *testing.T) {
@@ -42,30 +35,24 @@ func TestUsersAreReadAgain(t *testing.T) {
 		must(t, os.WriteFile(path, []byte(name+":x:7:7::/:/bin/sh\n"), 0o644))
 		must(t, os.Chtimes(path, modified, modified))
 	}
-	expect := func(u *users, want string) {
-		t.Helper()
-		if got := u.name(7); got != want {
-			t.Errorf("user 7 is %q, want %q", got, want)
-		}
-	}
 	synctest.Test(t, func(*testing.T) {
 		u := &users{files: []string{first, dir, second}}
-		expect(u, "7")
+		equal(t, u.name(7), "7", "user 7")
 		write(second, "bob", time.Unix(1, 0))
-		expect(u, "7") // it was looked at a moment ago
+		equal(t, u.name(7), "7", "user 7") // it was looked at a moment ago
 		time.Sleep(recheck)
-		expect(u, "bob")
+		equal(t, u.name(7), "bob", "user 7")
 		write(first, "eve", time.Unix(1, 0)) // of the same length and time, but another file
 		time.Sleep(recheck)
-		expect(u, "eve")
+		equal(t, u.name(7), "eve", "user 7")
 		write(first, "ann", time.Unix(2, 0))
 		time.Sleep(recheck)
-		expect(u, "ann")
+		equal(t, u.name(7), "ann", "user 7")
 		for _, path := range []string{first, second} {
 			must(t, os.Remove(path))
 		}
 		time.Sleep(recheck)
-		expect(u, "ann")
+		equal(t, u.name(7), "ann", "user 7")
 	})
 }
 
@@ -93,8 +80,17 @@ func TestPasswdFiles(t *testing.T) {
 		if c.own {
 			want += " /etc/passwd"
 		}
-		if got != want {
-			t.Errorf("%s: %s, want %s", c.name, got, want)
-		}
+		equal(t, got, want, "%s", c.name)
 	}
+}
+
+func FuzzParsePasswd(f *testing.F) {
+	f.Add("alice:x:1000:1000::/home/alice:/bin/bash\n+::::::\n")
+	f.Fuzz(func(t *testing.T, file string) {
+		for uid, name := range parsePasswd(file) {
+			if name == "" || !strings.Contains(file, name+":") {
+				t.Errorf("user %d is %q", uid, name)
+			}
+		}
+	})
 }

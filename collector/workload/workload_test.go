@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,6 +34,14 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// equal checks that got is want, part by part. The format tells of what they are.
+func equal[T any](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
 	}
 }
 
@@ -201,24 +210,6 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// The labels of a process stay the same if it retitles itself or exits.
-func TestOwnerIsLatched(t *testing.T) {
-	tr := newTree(t)
-	p := process{comm: "python3", start: 1, exe: "/usr/bin/python3", args: []string{"python3", "serve.py"}, uid: 1000}
-	id := tr.add(5, p)
-	r := tr.resolver(Config{})
-	first := expect(t, r, id, gpu.Owner{Process: "serve.py", User: "alice"}, true)
-	tr.write("5/cmdline", "serve: 3 requests\x00")
-	tr.write("5/cgroup", "0::/docker/"+idA)
-	if again, done := r.lookUp(id); again != first || !done {
-		t.Errorf("owner %+v (%p), first was %p", again, again, first)
-	}
-	tr.remove(5)
-	if again, done := r.lookUp(id); again != first || !done {
-		t.Errorf("after its end %+v (%p), first was %p", again, again, first)
-	}
-}
-
 func TestReusedPIDIsAnother(t *testing.T) {
 	tr := newTree(t)
 	r := tr.resolver(Config{})
@@ -379,9 +370,7 @@ func TestAnswersAreForgotten(t *testing.T) {
 				t.Error("one that is asked for was forgotten")
 			}
 		}
-		if n := len(r.answers.young) + len(r.answers.old); n != 1 {
-			t.Errorf("%d answers are kept, want 1", n)
-		}
+		equal(t, len(r.answers.young)+len(r.answers.old), 1, "answers are kept")
 	})
 }
 
@@ -475,9 +464,7 @@ func FuzzLabel(f *testing.F) {
 	f.Add(strings.Repeat("\u2003", 200) + "x")
 	f.Fuzz(func(t *testing.T, s string) {
 		checkLabel(t, label(s, maxLabel), maxLabel)
-		if again := label(label(s, maxLabel), maxLabel); again != label(s, maxLabel) {
-			t.Errorf("%q changes again to %q", label(s, maxLabel), again)
-		}
+		equal(t, label(label(s, maxLabel), maxLabel), label(s, maxLabel), "changes again to")
 	})
 }
 
@@ -506,26 +493,16 @@ func TestOwnerInAPod(t *testing.T) {
 	if again := expect(t, r, trainer, want, true); again != first {
 		t.Error("the owner is another one each time")
 	}
-	if err := r.RuntimeProblem(); err != nil {
-		t.Error(err)
-	}
+	must(t, r.RuntimeProblem())
 }
 
 func TestLacking(t *testing.T) {
 	tr, socket := newTree(t), runtimeSocket(t)
-	if got := tr.resolver(Config{}).Lacking(); len(got) != 2 {
-		t.Errorf("on a host without Kubernetes: %q", got)
-	}
+	equal(t, len(tr.resolver(Config{}).Lacking()), 2, "on a host without Kubernetes")
 	// A named socket that is missing is an error, when it is asked.
-	if got := tr.resolver(Config{RuntimeSockets: []string{socket}, PodResourcesSocket: socket}).Lacking(); len(got) != 0 {
-		t.Errorf("with named sockets: %q", got)
-	}
+	equal(t, len(tr.resolver(Config{RuntimeSockets: []string{socket}, PodResourcesSocket: socket}).Lacking()), 0, "with named sockets")
 	r := tr.resolver(Config{})
-	if err := os.WriteFile(socket, nil, 0o600); err != nil { // it is only looked at
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(socket, nil, 0o600)) // it is only looked at
 	r.containers, r.allotments = newContainers([]string{socket}, false), &allotments{socket: socket}
-	if got := r.Lacking(); len(got) != 0 {
-		t.Errorf("with sockets at the usual places: %q", got)
-	}
+	equal(t, len(r.Lacking()), 0, "with sockets at the usual places")
 }
