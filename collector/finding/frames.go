@@ -4,6 +4,7 @@
 package finding
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -63,24 +64,16 @@ func (f *Frames) begin(s *gpu.Sample, m gpu.Memory, info gpu.Info) {
 }
 
 func (f *Frames) add(p *gpu.Process, index int) {
-	a := told(p.Allocator)
+	a := cmp.Or(p.Allocator, &gpu.Allocator{})
 	f.index = append(f.index, index)
 	f.frame.Members = append(f.frame.Members, detector.Member[gpu.ProcessID]{
-		Key: p.ID, Group: p.Owner.Group(), Program: program(p.Owner), Runs: RunsOn(p.Owner, f.model, f.profile), Used: bytesValue(p.Used), Started: max(p.Started.V, 0),
+		Key: p.ID, Group: p.Owner.Group(), Program: Of(p.Owner).Process, Runs: RunsOn(p.Owner, f.model, f.profile), Used: bytesValue(p.Used), Started: max(p.Started.V, 0),
 		Allocated: bytesValue(a.Allocated), Reserved: bytesValue(a.Reserved), Split: bytesValue(a.InactiveSplit),
 		SM: detector.Value(p.SM), CPU: secondsValue(p.CPU), State: procState(p),
 	})
 	if !p.Used.OK {
 		f.frame.Complete = false
 	}
-}
-
-// program returns the name of what the process runs; "" if it is not known.
-func program(o *gpu.Owner) string {
-	if o == nil {
-		return ""
-	}
-	return o.Process
 }
 
 // RunsOn returns what the process runs on a GPU of that model, or an instance of that profile. A smaller memory makes another
@@ -90,14 +83,6 @@ func RunsOn(o *gpu.Owner, model, profile string) detector.Program {
 		return 0
 	}
 	return detector.Program(o.Runs).On(model).On(profile)
-}
-
-// told returns what the allocator tells; nothing without one.
-func told(a *gpu.Allocator) gpu.Allocator {
-	if a == nil {
-		return gpu.Allocator{}
-	}
-	return *a
 }
 
 // procState translates the kernel's letter.

@@ -84,7 +84,7 @@ func isService(parts []string) bool {
 // isContainer reports whether a part of a path belongs to a container: a runtime's scope, a bare ID, or a parent that only
 // holds containers.
 func isContainer(part string) bool {
-	for _, prefix := range []string{"kubepods", "docker", "libpod", "crio", "cri-containerd", "lxc", "machine.slice", "machine-"} {
+	for _, prefix := range []string{"kubepods", "docker", "libpod", "crio", "cri-containerd", "nerdctl", "lxc", "machine.slice", "machine-"} {
 		if strings.HasPrefix(part, prefix) {
 			return true
 		}

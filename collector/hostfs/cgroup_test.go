@@ -51,7 +51,7 @@ func TestParseCgroup(t *testing.T) {
 		{name: "containerd, cgroupfs", cgroup: "0::" + podFS + "/" + idA + "\n", container: idA, service: true},
 		{name: "containerd that was not told of systemd", cgroup: "0::/system.slice/containerd.service/kubepods-burstable-poda5c1f8d5_1919.slice:cri-containerd:" + idA + "\n", container: idA, service: true},
 		{name: "containerd, ctr", cgroup: "0::/default/" + idA + "\n", container: idA, service: true},
-		{name: "nerdctl", cgroup: "0::/system.slice/nerdctl-" + idA + ".scope\n", container: idA},
+		{name: "nerdctl", cgroup: "0::/system.slice/nerdctl-" + idA + ".scope\n", container: idA, service: true},
 		{name: "dockershim", cgroup: "1:name=systemd:" + podSystemd + "/docker-" + idA + ".scope\n", container: idA, service: true},
 		{name: "pod without a container", cgroup: "0::" + podSystemd + "\n", service: true},
 

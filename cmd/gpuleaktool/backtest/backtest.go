@@ -255,7 +255,9 @@ func (b *backtest) judgeFile(ctx context.Context, name string) (f judgedFile, er
 		for _, r := range f.results {
 			r.from = name
 		}
-		nameFile(f.lines, name)
+		for i := range f.lines {
+			f.lines[i].File = name
+		}
 	}
 	return f, nil
 }

@@ -77,10 +77,3 @@ func linesOf(own history.Labels, r *result, d *sampler.Domain, t time.Duration, 
 	}
 	return lines
 }
-
-// nameFile adds the name of the file to lines.
-func nameFile(lines []Line, name string) {
-	for i := range lines {
-		lines[i].File = name
-	}
-}

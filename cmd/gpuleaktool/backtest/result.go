@@ -189,12 +189,7 @@ func (r *result) worst() (first *event) {
 }
 
 // level is that of the worst event.
-func (r *result) level() level {
-	if e := r.worst(); e != nil {
-		return e.level
-	}
-	return levelNone
-}
+func (r *result) level() level { return cmp.Or(r.worst(), &event{}).level }
 
 // leaked reports whether it was ever called a leak.
 func (r *result) leaked() bool { return r.current[eventKey{levelVerdict, ""}] != nil }
@@ -319,15 +314,9 @@ func headline(list []*result, loc *time.Location) (text string) {
 	if e == nil {
 		return quiet(list)
 	}
-	when := moment(e.From, loc)
-	switch e.level {
-	case levelVerdict:
-		text = "Would not have paged or ticketed: " + first.title() + " was called a leak at " + when
-	case levelTicket:
-		text = "Would have ticketed at " + when + " for " + first.title()
-	default:
-		text = "Would have paged at " + when + " for " + first.title()
-	}
+	text = [...]string{
+		levelVerdict: "Would not have paged or ticketed, only called it a leak", levelTicket: "Would have ticketed", levelPage: "Would have paged",
+	}[e.level] + " at " + moment(e.From, loc) + " for " + first.title()
 	if e.grows() {
 		text += ", " + first.early(e)
 	} else {

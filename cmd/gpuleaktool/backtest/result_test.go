@@ -219,7 +219,7 @@ func TestHeadline(t *testing.T) {
 			})}, "Would have ticketed at 1970-01-01 00:10 UTC for GPU 0, 50 min before the record ends.",
 		},
 		{[]*result{young}, "Nothing was judged: all GPUs are muted or were seen too briefly, the longest for 1 h."},
-		{[]*result{fine, r(at(levelVerdict, 50))}, "Would not have paged or ticketed: GPU 0 was called a leak at 1970-01-01 00:50 UTC, 10 min before the record ends."},
+		{[]*result{fine, r(at(levelVerdict, 50))}, "Would not have paged or ticketed, only called it a leak at 1970-01-01 00:50 UTC for GPU 0, 10 min before the record ends."},
 		{[]*result{r(at(levelTicket, 10)), r(at(levelPage, 40))}, "Would have paged at 1970-01-01 00:40 UTC for GPU 0, 20 min before the record ends; 2 leak in all."},
 		{
 			[]*result{r(func(r *result) { at(levelTicket, 30)(r); r.capacity, r.from = detector.Value{}, "a.csv" })},
