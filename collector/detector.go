@@ -246,7 +246,7 @@ var findingMetrics = []metric{
 				e.maybe(value(f.OOM), f.Evidence.String())
 			}
 		}),
-	gauge("gpu_leaking_bytes_per_second", "Growth of the memory that is never given back, in bytes per second, once that has lasted for 30 minutes. scope is workload where a pod or job leaks as a whole, and none of its processes does. Absent where nothing leaks."+findingHelp,
+	gauge("gpu_leaking_bytes_per_second", "Growth of the memory that is never given back, in bytes per second, once that has lasted for 30 minutes. process is empty where a pod or job leaks as a whole, and none of its processes does. Absent where nothing leaks."+findingHelp,
 		func(f *sampler.FindingState) optional {
 			if !f.LeakDue {
 				return optional{}

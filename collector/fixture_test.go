@@ -92,7 +92,8 @@ func fullGPU() *sampler.DeviceState {
 			{
 				Process: gpu.Process{
 					ID: gpu.ProcessID{PID: 1001, Start: 500}, Type: gpu.Compute | gpu.Graphics, Started: gpu.Some(fixtureSince(-900)), Used: gpu.Some(uint64(30e9)),
-					SM: gpu.Some(0.81), MemoryController: gpu.Some(0.82), Encoder: gpu.Some(0.83), Decoder: gpu.Some(0.84),
+					Limits: []gpu.Limit{{Source: gpu.LimitDmem, Of: "/pods/train-0", Bytes: 60e9, Charged: gpu.Some(uint64(30.5e9))}},
+					SM:     gpu.Some(0.81), MemoryController: gpu.Some(0.82), Encoder: gpu.Some(0.83), Decoder: gpu.Some(0.84),
 					CPU: gpu.Some(85 * time.Second), State: "R", Orphaned: true, Owner: trainer(),
 					Allocator: &gpu.Allocator{
 						Framework: "torch", Version: "2.9.0+cu130", Backend: "native", Allocated: gpu.Some(uint64(21e9)), Reserved: gpu.Some(uint64(28.5e9)),
@@ -116,14 +117,16 @@ func fullGPU() *sampler.DeviceState {
 		},
 		ProcessesKnown: true, ProcessCount: 20, OtherProcesses: 18, OtherUsed: 3e9, ExitsNearCapacity: 19,
 		Workloads: []sampler.WorkloadState{
-			{Namespace: "ml", Pod: "train-0", SlurmJob: "4711", Used: 31e9, Verdict: verdict(400, true)},
+			{Namespace: "ml", Pod: "train-0", SlurmJob: "4711", Used: 31e9, Verdict: verdict(400, true), Limits: []gpu.Limit{{Source: gpu.LimitDmem, Of: "/pods/train-0", Bytes: 61e9, Charged: gpu.Some(uint64(30.5e9))}}},
 			{SlurmJob: "4712", Used: 32e9, Verdict: detector.Verdict{}},
 		},
 		Unreleased: []sampler.UnreleasedState{
 			{ID: gpu.ProcessID{PID: 1001, Start: 400}, Owner: trainer(), Used: 6e9, Since: fixtureSince(-90)},
 			{ID: gpu.ProcessID{PID: 1003, Start: 600}, Owner: &gpu.Owner{}, Used: 6.5e9, Since: fixtureSince(-80)},
 		},
+		Limited: []sampler.LimitedState{limited()},
 		Findings: []sampler.FindingState{
+			{Limit: &limitKey, Finding: finding.Finding{Who: finding.Of(trainer()), OOM: detector.Of(1357), Evidence: detector.EvidenceLeak, OOMDue: true}},
 			{Finding: finding.Finding{Who: finding.Of(trainer()), OOM: detector.Of(4321), Evidence: detector.EvidenceFilling, OOMDue: true, Zombie: detector.Of(7e9), CrashLoop: true}},
 			{Finding: finding.Finding{Who: finding.Who{Namespace: "ml", Pod: "train-0", Whole: true}, Leaking: detector.Of(1234), LeakDue: true}},
 			{Finding: finding.Finding{Unreleased: detector.Of(7.5e9), NearlyFull: true}},
@@ -135,6 +138,16 @@ func fullGPU() *sampler.DeviceState {
 	}
 	d.Judgement.Resets = [detector.NumReasons]uint64{13, 14, 15}
 	return d
+}
+
+var limitKey = sampler.LimitKey{Instance: gpu.Some(uint32(9)), Of: "/pods/train-0", ID: gpu.ProcessID{PID: 1001, Start: 500}}
+
+// limited is a pod with a limit.
+func limited() sampler.LimitedState {
+	return sampler.LimitedState{
+		LimitKey: limitKey, Who: finding.Of(trainer()), Limits: []gpu.Limit{{Source: gpu.LimitDmem, Of: "/pods/train-0", Bytes: 60e9, Charged: gpu.Some(uint64(30.5e9))}},
+		Memory: gpu.Memory{Total: gpu.Some(uint64(60e9)), Used: gpu.Some(uint64(30e9)), Reserved: gpu.Some(uint64(0.5e9))}, Judgement: judgement(1100, true),
+	}
 }
 
 func fullStatus() gpu.Status {

@@ -10,8 +10,16 @@ import (
 
 var workloadFamily = family{name: "workload", enabled: true, metrics: []metric{
 	gauge("gpu_workload_memory_used_bytes",
-		"GPU memory in bytes that the processes of a pod or Slurm job hold together. Present once there have been two of them or more, at once or one after the other.",
+		"GPU memory in bytes that the processes of a pod or Slurm job hold together. Present once there have been two of them or more, at once or one after the other, or a limit.",
 		func(w *sampler.WorkloadState) optional { return gpu.Some(float64(w.Used)) }),
+	gauges("gpu_workload_memory_limit_bytes",
+		"The most GPU memory in bytes that the pod or Slurm job may hold. source is dmem, hami or mps.",
+		[]string{"source"},
+		func(w *sampler.WorkloadState, e *emitter) {
+			for _, l := range w.Limits {
+				e.emit(float64(l.Bytes), l.Source)
+			}
+		}),
 	gauges("gpu_process_device_open",
 		"Always 1: the process has this device file of the driver open, whether it holds GPU memory or not. "+
 			"Such processes keep a GPU from being reset and the driver from being unloaded. At most 256 are shown. "+

@@ -128,9 +128,6 @@ var otherPrograms = map[string]func([]leakRow) string{
 		return fmt.Sprintf(" %s      1       4711      C  %6d    serve\n", r.t.Format("20060102   15:04:05"), r.used)
 	}),
 	"`dcgmi dmon -e 252,250 -d 1000`": eachRow("#Entity   FBUSD   FBTTL\nID\n", func(r leakRow) string { return fmt.Sprintf("GPU %d     %d    %d\n", r.gpu, r.used, r.total) }),
-	"The same behind `ts \"%Y-%m-%d %H:%M:%S\"` of moreutils": eachRow("2026-03-01 12:30:00 #Entity   FBUSD   FBTTL\n2026-03-01 12:30:00 ID\n", func(r leakRow) string {
-		return fmt.Sprintf("%s GPU %d     %d    %d\n", r.t.Format(time.DateTime), r.gpu, r.used, r.total)
-	}),
 	"Rows of W&B, from `run.history(stream=\"events\").to_csv(\"events.csv\")`": eachRow(",_timestamp,system.cpu,system.gpu.0.memoryAllocatedBytes,system.gpu.1.memoryAllocatedBytes\n", func(r leakRow) string {
 		return fmt.Sprintf("0,%d.0,5.5,%s%d.0%s\n", r.t.Unix(), strings.Repeat(",", r.gpu), r.used<<20, strings.Repeat(",", 1-r.gpu))
 	}),

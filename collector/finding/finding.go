@@ -56,8 +56,35 @@ func Of(o *gpu.Owner) Who {
 	return Who{Namespace: o.Namespace, Pod: o.Pod, Container: o.Container, SlurmJob: o.SlurmJob, Process: o.Process, User: o.User}
 }
 
-// with reports whether a process belongs to a pod or job. Processes of one pod may be of several jobs.
-func (w *Who) with(whole *Who) bool {
+// Common returns the labels that both have. Labels that differ are empty.
+func (w Who) Common(other Who) Who {
+	same := func(a *string, b string) {
+		if *a != b {
+			*a = ""
+		}
+	}
+	same(&w.Namespace, other.Namespace)
+	same(&w.Pod, other.Pod)
+	same(&w.Container, other.Container)
+	same(&w.SlurmJob, other.SlurmJob)
+	same(&w.Process, other.Process)
+	same(&w.User, other.User)
+	return w
+}
+
+// AsWhole returns the pod or job; without one, the same labels.
+func (w Who) AsWhole() Who {
+	switch {
+	case w.Pod != "":
+		return Who{Namespace: w.Namespace, Pod: w.Pod, Whole: true}
+	case w.SlurmJob != "":
+		return Who{SlurmJob: w.SlurmJob, Whole: true}
+	}
+	return w
+}
+
+// With reports whether a process belongs to a pod or job. Processes of one pod may be of several jobs.
+func (w *Who) With(whole *Who) bool {
 	return w.Namespace == whole.Namespace && w.Pod == whole.Pod && (w.Pod != "" || w.SlurmJob == whole.SlurmJob)
 }
 
@@ -107,6 +134,17 @@ type Finding struct {
 	Zombie, Unreleased    detector.Value
 	NearlyFull, CrashLoop bool
 }
+
+// Grows reports whether an alert is about growth.
+func (f *Finding) Grows() bool { return f.OOM.OK || f.Leaking.OK }
+
+// EndGrowth removes the alerts on growth.
+func (f *Finding) EndGrowth() {
+	f.OOM, f.Evidence, f.OOMDue, f.Leaking, f.LeakDue = detector.Value{}, detector.EvidenceNone, false, detector.Value{}, false
+}
+
+// Empty reports whether there is no alert.
+func (f *Finding) Empty() bool { return *f == Finding{Who: f.Who} }
 
 // Memory keeps the earlier alerts of a memory, and their culprits. The zero Memory is ready for use. The state file has it. A
 // copy is independent of the original.
@@ -265,10 +303,10 @@ func (s *Sample) growing(rate func(*detector.Verdict) float64, before Who) share
 		w := &s.Workloads[i]
 		alone := true
 		for k := range grow[:processes] {
-			alone = alone && !grow[k].who.with(&w.Who)
+			alone = alone && !grow[k].who.With(&w.Who)
 		}
 		for k := range s.Processes {
-			alone = alone && (s.Processes[k].Verdict.Judged || !s.Processes[k].Who.with(&w.Who))
+			alone = alone && (s.Processes[k].Verdict.Judged || !s.Processes[k].Who.With(&w.Who))
 		}
 		if alone || w.Who == before {
 			grow.add(w.Who, rate(w.Verdict))

@@ -48,6 +48,16 @@ func (f *Frames) Instance(info gpu.Info, s *gpu.Sample, in *gpu.Instance) (frame
 	return &f.frame, f.index
 }
 
+// Limited returns the same for the processes at some positions of s.Processes, which have a limit on their memory.
+func (f *Frames) Limited(info gpu.Info, s *gpu.Sample, m gpu.Memory, positions []int) (frame *detector.Frame[gpu.ProcessID], index []int) {
+	f.begin(s, m, info)
+	f.frame.Capacity, f.frame.Complete = bytesValue(m.Capacity()), true // it holds on coherent memory, too
+	for _, i := range positions {
+		f.add(&s.Processes[i], i)
+	}
+	return &f.frame, f.index
+}
+
 // begin starts a frame without members. On coherent memory freed pages stay
 // allocated: nothing can be said about what nobody owns, nor about a capacity. Of the host's
 // memory it is known what can be had again, so that it has a capacity; but others use it, too.

@@ -114,7 +114,7 @@ func (s *Sample) runsOut(f *Finding) (Message, bool) {
 	}
 	m := Message{
 		Severity: Ticket, Alert: OutOfMemory, Summary: s.Name + " runs out of memory in " + Left(&s.Judgement.Device),
-		Who: f.Who, Detail: s.grows(f), Advice: "Restart what grows at a good moment, and have the leak fixed.", Left: f.OOM.V, Due: f.OOMDue,
+		Who: f.Who, Detail: s.grows(f), Advice: "Choose a good moment to restart what grows, and have the leak fixed.", Left: f.OOM.V, Due: f.OOMDue,
 	}
 	if f.OOM.V < time.Minute.Seconds() {
 		m.Summary = s.Name + " is about to run out of memory"
@@ -145,7 +145,7 @@ func (s *Sample) leaks(f *Finding) Message {
 func (s *Sample) holds(f *Finding, bytes detector.Value, as detector.Pattern) Message {
 	m := Message{
 		Severity: Note, Alert: "GPUMemoryHeldByNobody", Summary: humanize.Bytes(bytes.V) + " of " + s.Name + " are held, and nobody uses them",
-		Detail: s.does(f, s.Processes, zombie, HeldBy[as]), Advice: "End it; where kill -9 does not, only a reboot of the node does.", Due: true,
+		Detail: s.does(f, s.Processes, zombie, HeldBy[as]), Advice: "End it with kill -9. If that does not help, reboot the node.", Due: true,
 	}
 	if as == detector.PatternUnreleased {
 		m.Detail = s.does(f, s.Unreleased, used, HeldBy[as])

@@ -54,7 +54,7 @@ func TestMessages(t *testing.T) {
 		},
 		"a leak within the day": {
 			of(leaking, false, out(pod, detector.EvidenceLeak)), out(pod, detector.EvidenceLeak), Ticket,
-			"GPU 0 runs out of memory in 10 min (5 min to 15 min). Pod ml/train-0 grows by 60.0 MiB/min." + kept + " Restart what grows at a good moment, and have the leak fixed.",
+			"GPU 0 runs out of memory in 10 min (5 min to 15 min). Pod ml/train-0 grows by 60.0 MiB/min." + kept + " Choose a good moment to restart what grows, and have the leak fixed.",
 		},
 		"what fills": {
 			of(fills, true, out(who, detector.EvidenceFilling)), out(who, detector.EvidenceFilling), Page,
@@ -76,7 +76,7 @@ func TestMessages(t *testing.T) {
 			of(detector.Verdict{Judged: true, Pattern: detector.PatternZombie}, false, Finding{Who: who}),
 			Finding{Who: who, Zombie: detector.Of(1 << 30)},
 			Ticket,
-			"1.00 GiB of GPU 0 are held, and nobody uses them. train.py (pid 7) of pod ml/train-0, user alice computes nothing, and shows no sign of going on. End it; where kill -9 does not, only a reboot of the node does.",
+			"1.00 GiB of GPU 0 are held, and nobody uses them. train.py (pid 7) of pod ml/train-0, user alice computes nothing, and shows no sign of going on. End it with kill -9. If that does not help, reboot the node.",
 		},
 		"held by one that has ended": {
 			of(detector.Verdict{Judged: true}, false, Finding{Who: pod}),

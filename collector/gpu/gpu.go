@@ -334,6 +334,8 @@ type Process struct {
 	Owner *Owner `json:"owner,omitzero"`
 	// Allocator is the state of the memory allocator in the process, for this GPU; nil from a driver, and without a probe.
 	Allocator *Allocator `json:"allocator,omitzero"`
+	// Limits bound its memory on this GPU. A driver does not know them: nil, until the reader of the sample looks them up.
+	Limits []Limit `json:"limits,omitzero"`
 }
 
 // CompareProcesses orders processes as Sample.Processes has them.

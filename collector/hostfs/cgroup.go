@@ -3,7 +3,10 @@
 
 package hostfs
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Placement is where a process is, by the paths of its control groups.
 type Placement struct {
@@ -16,6 +19,8 @@ type Placement struct {
 	// Service means that a system service or a container manages the process. A process without it is in a session or in
 	// no group, such as a job of a shell that is gone.
 	Service bool
+	// Group is the path in version 2 of control groups; "" if it is unknown, as outside of the exporter's own cgroup namespace.
+	Group string
 }
 
 // ParseCgroup parses /proc/PID/cgroup (cgroups(7)): lines of id:controllers:path, one in version 2 of control groups, one
@@ -30,7 +35,11 @@ func ParseCgroup(file string) Placement {
 			continue
 		}
 		// The kernel marks a group that was removed under a dead process.
-		parts := strings.Split(strings.TrimSuffix(fields[2], " (deleted)"), "/")
+		group, deleted := strings.CutSuffix(fields[2], " (deleted)")
+		parts := strings.Split(group, "/")
+		if fields[1] == "" && !deleted && !slices.Contains(parts, "..") {
+			p.Group = group
+		}
 		for i := len(parts) - 1; i > deepest; i-- {
 			if id := containerID(parts[i]); id != "" {
 				p.Container, deepest = id, i

@@ -94,7 +94,8 @@ func TestParseCgroup(t *testing.T) {
 		{name: "Slurm, job of another manager", cgroup: "0::/pbs/job_7\n"},
 	} {
 		want := Placement{Container: c.container, SlurmJob: c.slurm, Service: c.service}
-		if got := ParseCgroup(c.cgroup); got != want {
+		got := ParseCgroup(c.cgroup)
+		if got.Group = ""; got != want { // see TestGroup
 			t.Errorf("%s: %+v, want %+v", c.name, got, want)
 		}
 	}
@@ -121,4 +122,19 @@ func FuzzParseCgroup(f *testing.F) {
 			t.Errorf("%+v, and %+v after a line more", p, again)
 		}
 	})
+}
+
+// TestGroup finds the group in version 2, if it is one of those that are mounted here.
+func TestGroup(t *testing.T) {
+	for cgroup, want := range map[string]string{
+		"12:memory:/a\n1:name=systemd:/b\n0::/pods/c\n": "/pods/c",
+		"12:memory:/a\n":               "",
+		"0::/pods/c (deleted)\n":       "",
+		"0::/../pods/c\n":              "",
+		"0::/pods/..data (deleted)/\n": "/pods/..data (deleted)/",
+	} {
+		if got := ParseCgroup(cgroup).Group; got != want {
+			t.Errorf("%q: %q, want %q", cgroup, got, want)
+		}
+	}
 }

@@ -5,6 +5,7 @@ package sampler
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -151,6 +152,10 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 		in := &state.Instances[i]
 		in.Curve = l.memories[gpu.Some(in.ID)].curve
 	}
+	for i := range state.Limited {
+		x := &state.Limited[i]
+		x.Curve = l.limited[x.LimitKey].curve
+	}
 	for i := range state.Processes {
 		p := &state.Processes[i]
 		p.Curve = l.processes.entries[keyOf(&p.Process)].curve
@@ -168,6 +173,10 @@ func (l *loop) remember(sample *gpu.Sample, state *DeviceState) {
 		in := &state.Instances[i]
 		l.memories[gpu.Some(in.ID)].history.add(sample.T, in.Memory.Used, &in.Judgement.Device)
 	}
+	for i := range state.Limited {
+		x := &state.Limited[i]
+		l.limited[x.LimitKey].history.add(sample.T, x.Memory.Used, &x.Judgement.Device)
+	}
 	for i := range state.Processes {
 		p := &state.Processes[i]
 		l.processes.entries[keyOf(&p.Process)].history.add(sample.T, p.Used, &p.Verdict)
@@ -182,7 +191,7 @@ func (l *loop) makeCurves(state *DeviceState) {
 		}
 		return h.curve(m.domain.Troughs(nil, of, h.last-historySpan), l.ahead)
 	}
-	for _, m := range l.memories {
+	for _, m := range slices.AppendSeq(slices.Collect(maps.Values(l.memories)), maps.Values(l.limited)) {
 		m.curve = curveOf(&m.history, m, detector.Subject[gpu.ProcessID]{Kind: detector.KindDevice})
 	}
 	for _, e := range l.processes.entries {

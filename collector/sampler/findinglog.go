@@ -36,7 +36,8 @@ type entry struct {
 // messageKey names a message for its whole life.
 type messageKey struct {
 	instance gpu.Opt[uint32]
-	alert    string // finding.Leak also for finding.OutOfMemory
+	limit    LimitKey // of the memory; the zero one is none
+	alert    string   // finding.Leak also for finding.OutOfMemory
 	who      finding.Who
 }
 
@@ -61,9 +62,12 @@ func (l *findingLog) update(logger log.Logger, state *DeviceState, cfg *detector
 
 // domain logs the new messages on a memory.
 func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, now map[messageKey]entry) {
-	v := &d.Judgement.Device
+	v, of := &d.Judgement.Device, LimitKey{}
+	if d.Limited != nil {
+		of = d.Limited.LimitKey
+	}
 	for k, before := range l.known {
-		if k.instance == d.Instance && !v.Judged && !v.Muted && !d.judged() {
+		if k.instance == d.Instance && k.limit == of && !v.Judged && !v.Muted && !d.judged() {
 			now[k] = before
 		}
 	}
@@ -72,7 +76,7 @@ func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, 
 		messages = d.Messages(cfg)
 	}
 	for _, m := range messages {
-		k := messageKey{d.Instance, m.Alert, m.Who}
+		k := messageKey{d.Instance, of, m.Alert, m.Who}
 		if m.Alert == finding.OutOfMemory {
 			k.alert = finding.Leak
 		}
@@ -91,7 +95,7 @@ func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, 
 
 // judged reports whether a process on a memory is judged.
 func (m *Domain) judged() bool {
-	return slices.ContainsFunc(m.Device.Processes, func(p ProcessState) bool { return p.Instance == m.Instance && p.Verdict.Judged })
+	return slices.ContainsFunc(m.Device.Processes, func(p ProcessState) bool { return m.Has(&p.Process) && p.Verdict.Judged })
 }
 
 // logEnd logs that a process has ended in a full memory before its growth was called a leak. before is its last state.

@@ -26,8 +26,10 @@ const jobsInterval = time.Second
 
 // host is what the system shows of the GPUs, not the driver. It is immutable.
 type host struct {
-	pci        gpu.Opt[int]
-	holders    []DeviceHolder
+	pci     gpu.Opt[int]
+	holders []DeviceHolder
+	// limits bound the memory of processes.
+	limits     map[limitedProcess][]gpu.Limit
 	allotments []workload.Allotment
 	// walked says that the owners were asked, failed that a part of that failed, and took how long it took.
 	walked, failed bool
@@ -78,10 +80,12 @@ func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 	var held, allotted error
 	now.holders, held = s.cfg.Owners.Holders(ctx)
 	now.allotments, allotted = s.cfg.Owners.Allotments(ctx)
+	limited := s.askLimits(now)
 	if ctx.Err() != nil {
 		return
 	}
-	failed := c.about("cannot see who holds the device files", held)
+	failed := c.about("cannot read all limits on GPU memory", limited)
+	failed = c.about("cannot see who holds the device files", held) || failed
 	failed = c.about("cannot ask the kubelet which pods have GPUs", allotted) || failed
 	// A missing right is logged, and is no failure.
 	runtime := s.cfg.Owners.RuntimeProblem()

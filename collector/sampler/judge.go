@@ -6,6 +6,7 @@ package sampler
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/go-kit/log/level"
 
@@ -22,6 +23,10 @@ type memory struct {
 	deaths  []finding.End // of this frame, while it was full
 	history history
 	curve   *Curve // of history, as it was made last
+	// Of processes with a limit: the labels of which the rules know, and when there was one last.
+	labels *finding.Who
+	seen   time.Duration
+	last   *LimitedState // at the last sample; nil if it is from the state file
 }
 
 // wholeGPU is the instance of the GPU's own memory.
@@ -48,6 +53,12 @@ func (l *loop) learn(sample *gpu.Sample) {
 		in := &sample.Instances[i]
 		frame, _ := l.frames.Instance(l.info, sample, in)
 		observe(gpu.Some(in.ID), frame, in.Memory.Used)
+	}
+	for _, x := range limitsOf(sample) {
+		m := l.memoryOf(&x, sample)
+		frame, _ := l.frames.Limited(l.info, sample, x.Memory, x.members)
+		l.observe(m, frame)
+		m.history.add(sample.T, x.Memory.Used, &detector.Verdict{})
 	}
 }
 
@@ -89,6 +100,7 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 		}
 		state.Instances = append(state.Instances, is)
 	}
+	l.judgeLimited(sample, state)
 }
 
 // repartition follows the MIG layout. A new layout makes all old histories invalid, also one that was made while no exporter ran.
@@ -110,10 +122,11 @@ func (l *loop) repartition(sample *gpu.Sample) {
 		level.Info(l.logger).Log("msg", "MIG layout changed", "instances", len(sample.Instances))
 	}
 	clear(l.memories)
+	clear(l.limited)
 	l.memories[wholeGPU] = whole
 	for i := range sample.Instances {
 		instance := gpu.Some(sample.Instances[i].ID)
-		l.memories[instance] = l.newMemory(instance, sample.Instances[i].Profile)
+		l.memories[instance] = l.newMemory(instance, sample.Instances[i].Profile, nil)
 	}
 }
 
@@ -149,6 +162,11 @@ func (l *loop) take(sample *gpu.Sample, index []int, state *DeviceState, instanc
 	slices.SortFunc(state.Unreleased, func(a, b UnreleasedState) int {
 		return cmp.Or(cmp.Compare(a.Instance.V, b.Instance.V), cmp.Compare(a.ID.PID, b.ID.PID), cmp.Compare(a.ID.Start, b.ID.Start))
 	})
+	return alone(j)
+}
+
+// alone returns a judgement without what the domain owns.
+func alone(j *detector.Judgement[gpu.ProcessID]) detector.Judgement[gpu.ProcessID] {
 	own := *j
 	own.Members, own.Groups, own.Exited, own.Unreleased = nil, nil, nil, nil
 	return own
@@ -157,9 +175,8 @@ func (l *loop) take(sample *gpu.Sample, index []int, state *DeviceState, instanc
 // ended notes what follows from the end of a process.
 func (l *loop) ended(x *detector.Exit[gpu.ProcessID], sample *gpu.Sample, instance gpu.Opt[uint32], capacity gpu.Opt[uint64]) {
 	key, m := processKey{x.Key, instance}, l.memories[instance]
-	end := finding.End{Who: finding.Of(l.processes.lastOwner(key)), At: sample.T}
+	end := l.endOf(key, sample.T)
 	if e := l.processes.entries[key]; e != nil && e.seen > 0 {
-		end.Began, end.At = e.first, e.seen // the next life may begin in the very frame that misses it
 		l.sampler.ends.add(finding.RunsOn(e.owner, l.info.Name, m.profile), e.owner.ContainerID, e.seen)
 	}
 	l.rememberEnd(x, sample.T, capacity, instance)
@@ -171,6 +188,15 @@ func (l *loop) ended(x *detector.Exit[gpu.ProcessID], sample *gpu.Sample, instan
 	if last := l.published.Load(); last != nil {
 		logEnd(l.logger, last, key, sample.Time)
 	}
+}
+
+// endOf returns the end of a process that was missed at time t.
+func (l *loop) endOf(key processKey, t time.Duration) finding.End {
+	end := finding.End{Who: finding.Of(l.processes.lastOwner(key)), At: t}
+	if e := l.processes.entries[key]; e != nil && e.seen > 0 {
+		end.Began, end.At = e.first, e.seen // the next life may begin in the very frame that misses it
+	}
+	return end
 }
 
 // knows reports whether the detector can still name a process.
@@ -197,12 +223,17 @@ func (l *loop) find(state *DeviceState) {
 			continue // nothing is known of it this time
 		}
 		m, s := l.memories[d.Instance], d.Sample()
+		if d.Limited != nil {
+			m = l.limited[d.Limited.LimitKey]
+		}
 		s.Ends, s.FillsWithin = m.deaths, l.sampler.cfg.Detector.FillsWithin
 		for _, f := range m.finding.Judge(s) {
-			state.Findings = append(state.Findings, FindingState{d.Instance, f})
+			if d.Limited != nil {
+				f.Zombie = detector.Value{} // it is told of the GPU
+			}
+			state.Findings = append(state.Findings, FindingState{Instance: d.Instance, Limit: d.limit(), Finding: f})
 		}
-	}
-	for _, m := range l.memories {
 		m.deaths = nil
 	}
+	firstEnd(state, l.published.Load())
 }

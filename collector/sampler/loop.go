@@ -55,6 +55,7 @@ type progress struct {
 	resolve   *Resolver // the rules that the series have been configured by
 	frames    finding.Frames
 	memories  map[gpu.Opt[uint32]]*memory // by instance, with wholeGPU
+	limited   map[LimitKey]*memory        // of processes with a limit
 	processes processTable
 	peak      detector.Crest[uint64]
 	said      findingLog
@@ -78,10 +79,10 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 	l := &loop{
 		sampler: s, device: d, info: info, done: make(chan struct{}), cancel: func() {},
 		logger:   log.With(s.cfg.Logger, "gpu", info.IndexLabel(), "uuid", info.UUID),
-		progress: &progress{processes: newProcessTable(s.cfg, info.IndexLabel(), s.jobs.Load), resolve: s.resolve.Load()},
+		progress: &progress{processes: newProcessTable(s.cfg, info.IndexLabel(), s.jobs.Load, s.limitsOn(info.UUID)), resolve: s.resolve.Load(), limited: map[LimitKey]*memory{}},
 	}
 	l.loop = l
-	l.memories = map[gpu.Opt[uint32]]*memory{wholeGPU: l.newMemory(wholeGPU, "")}
+	l.memories = map[gpu.Opt[uint32]]*memory{wholeGPU: l.newMemory(wholeGPU, "", nil)}
 	return l
 }
 
@@ -186,6 +187,7 @@ func (l *loop) forget() {
 	whole := &memory{domain: l.memories[wholeGPU].domain}
 	whole.domain.Reset(detector.ReasonDeviceReset)
 	clear(l.memories)
+	clear(l.limited)
 	l.memories[wholeGPU] = whole
 }
 

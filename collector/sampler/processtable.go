@@ -31,6 +31,8 @@ type processTable struct {
 	// index is that of the GPU. jobs returns the jobs of all GPUs; nil if nobody writes them down.
 	index string
 	jobs  func() *jobsState
+	// limits returns those of a process; nil if nobody reads limits.
+	limits func(gpu.ProcessID) (limits []gpu.Limit, asked bool)
 	// entries are the processes of the last sample, and those that ended while the detector knows them.
 	entries map[processKey]*processEntry
 	begun   bool            // a sample has been noted
@@ -44,7 +46,7 @@ type processKey struct {
 	instance gpu.Opt[uint32]
 }
 
-// processEntry is a process. One from the state file has only an owner and busy.
+// processEntry is a process. One from the state file has only an owner, busy and limits.
 type processEntry struct {
 	listed      bool          // the last sample has it
 	first, seen time.Duration // first and last sample, on the source's clock; 0 none
@@ -61,14 +63,15 @@ type processEntry struct {
 	verdict     detector.Verdict
 	share       detector.Value
 	grows       detector.Inside
-	history     history // since it is shown
-	curve       *Curve  // of history, as it was made last; nil if it is not drawn
+	history     history     // since it is shown
+	limits      []gpu.Limit // as they were known last
+	curve       *Curve      // of history, as it was made last; nil if it is not drawn
 }
 
 var unknownOwner = &gpu.Owner{}
 
-func newProcessTable(cfg Config, index string, jobs func() *jobsState) processTable {
-	return processTable{cfg: cfg, index: index, jobs: jobs, entries: map[processKey]*processEntry{}}
+func newProcessTable(cfg Config, index string, jobs func() *jobsState, limits func(gpu.ProcessID) ([]gpu.Limit, bool)) processTable {
+	return processTable{cfg: cfg, index: index, jobs: jobs, limits: limits, entries: map[processKey]*processEntry{}}
 }
 
 func keyOf(p *gpu.Process) processKey { return processKey{p.ID, p.Instance} }
@@ -87,7 +90,7 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 		}
 		before := e.owner
 		if e.seen == 0 { // it is new, or from the state file
-			*e = processEntry{first: sample.T, busy: min(cmp.Or(e.busy, sample.T), sample.T), newcomer: t.begun, noted: time.Now()}
+			*e = processEntry{first: sample.T, busy: min(cmp.Or(e.busy, sample.T), sample.T), newcomer: t.begun, noted: time.Now(), limits: e.limits}
 		}
 		e.listed, e.seen, e.position, e.used = true, sample.T, i, p.Used.V
 		e.verdict, e.share = detector.Verdict{}, detector.Value{}
@@ -96,6 +99,13 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 			e.busy = sample.T
 		}
 		t.attribute(ctx, e, p)
+		if t.cfg.Owners != nil {
+			if limits, asked := t.limits(p.ID); asked {
+				e.limits = limits
+			}
+			p.Limits = e.limits
+		}
+		p.Limits = bounding(p.Limits, sample.Memory)
 		t.renamed = t.renamed || (before != nil && *before != *e.owner)
 		p.Owner = e.owner
 		if p.ID.Start == 0 {
@@ -177,6 +187,13 @@ func (t *processTable) addJob(e *processEntry, p *gpu.Process, owner *gpu.Owner,
 func (t *processTable) judged(sample *gpu.Sample, position int, v *detector.MemberVerdict[gpu.ProcessID]) {
 	if e := t.entries[keyOf(&sample.Processes[position])]; e != nil && e.position == position {
 		e.verdict, e.share, e.grows = v.Verdict, v.Share, v.Grows
+	}
+}
+
+// limited notes the verdict on a process within its limit, if that ends first.
+func (t *processTable) limited(sample *gpu.Sample, position int, v *detector.MemberVerdict[gpu.ProcessID]) {
+	if e := t.entries[keyOf(&sample.Processes[position])]; e != nil && e.position == position {
+		e.verdict = earlier(e.verdict, v.Verdict)
 	}
 }
 

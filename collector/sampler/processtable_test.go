@@ -14,7 +14,7 @@ import (
 // has been idle all the time, and is whose it was.
 func TestMissingForAMoment(t *testing.T) {
 	for _, waits := range []bool{true, false} {
-		table := newProcessTable(Config{}, "0", func() *jobsState { return nil })
+		table := newProcessTable(Config{}, "0", func() *jobsState { return nil }, nil)
 		sample := func(at time.Duration, listed bool) {
 			s := &gpu.Sample{T: at, ProcessesKnown: true}
 			if listed {

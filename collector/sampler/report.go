@@ -4,6 +4,7 @@
 package sampler
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -25,6 +26,15 @@ type Domain struct {
 	Judgement *detector.Judgement[gpu.ProcessID]
 	Owner     *gpu.Owner
 	Curve     *Curve
+	Limited   *LimitedState // of processes with a limit; nil for a GPU or GPU instance
+}
+
+// limit names the limit of a memory; nil for a GPU or GPU instance.
+func (m *Domain) limit() *LimitKey {
+	if m.Limited == nil {
+		return nil
+	}
+	return &m.Limited.LimitKey
 }
 
 // Name names a GPU. In a fleet it adds the first label of its place, such as the node.
@@ -40,22 +50,37 @@ func (d *DeviceState) Name() string {
 
 // Domains returns the memories of a GPU. In MIG mode these are only those of its instances: the GPU cannot run out of memory.
 func (d *DeviceState) Domains() []Domain {
+	list := make([]Domain, len(d.Instances), 1+len(d.Instances)+len(d.Limited))
 	if len(d.Instances) == 0 {
-		return []Domain{{Device: d, Name: d.Name(), Memory: d.Memory, Judgement: &d.Judgement, Owner: d.Owner, Curve: d.Curve}}
+		list = append(list, Domain{Device: d, Name: d.Name(), Memory: d.Memory, Judgement: &d.Judgement, Owner: d.Owner, Curve: d.Curve})
 	}
-	list := make([]Domain, len(d.Instances))
 	for i := range d.Instances {
 		in := &d.Instances[i]
-		list[i] = Domain{d, fmt.Sprintf("%s, MIG %d (%s)", d.Name(), in.ID, in.Profile), gpu.Some(in.ID), in.Profile, in.Memory, &in.Judgement, in.Owner, in.Curve}
+		list[i] = Domain{d, fmt.Sprintf("%s, MIG %d (%s)", d.Name(), in.ID, in.Profile), gpu.Some(in.ID), in.Profile, in.Memory, &in.Judgement, in.Owner, in.Curve, nil}
+	}
+	for i := range d.Limited {
+		x := &d.Limited[i]
+		who := x.Who
+		who.User = "" // that of the process is enough
+		name := fmt.Sprintf("%s on %s (limit %s)", cmp.Or(who.Place(), who.Process, "a process"), d.Name(), humanize.Bytes(float64(x.Limits[0].Bytes)))
+		list = append(list, Domain{Device: d, Name: name, Instance: x.Instance, Memory: x.Memory, Judgement: &x.Judgement, Curve: x.Curve, Limited: x})
 	}
 	return list
 }
+
+// Has reports whether a process uses the memory.
+func (m *Domain) Has(p *gpu.Process) bool {
+	return p.Instance == m.Instance && (m.Limited == nil || m.Limited.has(p))
+}
+
+// same reports whether two limits are one, or both none.
+func same(a, b *LimitKey) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // Sample returns a memory as package finding needs it.
 func (m *Domain) Sample() *finding.Sample {
 	s := &finding.Sample{Name: m.Name, Now: time.Duration(m.Device.SampleTime.UnixNano()), Memory: m.Memory, Judgement: m.Judgement, Owner: finding.Of(m.Owner)}
 	for i := range m.Device.Processes {
-		if p := &m.Device.Processes[i]; p.Instance == m.Instance {
+		if p := &m.Device.Processes[i]; m.Has(&p.Process) {
 			part := finding.Part{Who: finding.Of(p.Owner), PID: p.ID.PID, Used: p.Used.V, Verdict: &p.Verdict, Grows: p.Grows}
 			if p.Sites != nil && p.Sites.State == allocator.SitesDone && len(p.Sites.List) > 0 {
 				part.Line = p.Sites.List[0].Line
@@ -63,8 +88,12 @@ func (m *Domain) Sample() *finding.Sample {
 			s.Processes = append(s.Processes, part)
 		}
 	}
+	if m.Limited != nil { // the rest is told of the GPU
+		s.Owner = m.Limited.Who.AsWhole()
+		return s
+	}
 	for i := range m.Device.Workloads {
-		if w := &m.Device.Workloads[i]; w.Instance == m.Instance {
+		if w := &m.Device.Workloads[i]; w.Instance == m.Instance && !w.single {
 			s.Workloads = append(s.Workloads, finding.Part{Who: finding.Who{Namespace: w.Namespace, Pod: w.Pod, SlurmJob: w.SlurmJob, Whole: true}, Verdict: &w.Verdict})
 		}
 	}
@@ -94,7 +123,7 @@ func (d *DeviceState) Hardware(now time.Time) *finding.Hardware {
 func (m *Domain) Messages(cfg *detector.Config) []finding.Message {
 	var found []finding.Finding
 	for i := range m.Device.Findings {
-		if f := &m.Device.Findings[i]; f.Instance == m.Instance {
+		if f := &m.Device.Findings[i]; f.Instance == m.Instance && same(f.Limit, m.limit()) {
 			found = append(found, f.Finding)
 		}
 	}
@@ -105,6 +134,10 @@ func (m *Domain) Messages(cfg *detector.Config) []finding.Message {
 func (m *Domain) Text(cfg *detector.Config) string {
 	if list := m.Messages(cfg); len(list) > 0 && list[0].Alert != "" {
 		return list[0].Details()
+	}
+	elsewhere := func(f FindingState) bool { return f.Instance == m.Instance && f.Limit != nil && f.Grows() }
+	if m.Judgement.Device.Leak && slices.ContainsFunc(m.Device.Findings, elsewhere) {
+		return "What grows on it meets its limit first."
 	}
 	return m.Sample().Why(cfg)
 }

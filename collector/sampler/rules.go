@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -26,11 +27,15 @@ type Resolver func(labels map[string]string) detector.Config
 // their GPU. They keep their history, but a window of another length starts empty. You may call it at any time.
 func (s *Sampler) Configure(resolve Resolver) { s.resolve.Store(&resolve) }
 
-// newMemory returns a memory without history: that of the GPU, or of a GPU instance.
-func (p *progress) newMemory(instance gpu.Opt[uint32], profile string) *memory {
+// newMemory returns a memory without history: that of the GPU, of a GPU instance, or of processes with a limit and these labels.
+func (p *progress) newMemory(instance gpu.Opt[uint32], profile string, limited *finding.Who) *memory {
+	if limited != nil {
+		own := *limited
+		limited = &own
+	}
 	d, err := detector.NewDomain(func(s detector.Subject[gpu.ProcessID]) detector.Config {
 		if *p.resolve != nil {
-			if cfg := (*p.resolve)(p.loop.labelsOf(&s, instance, profile)); cfg.Validate() == nil {
+			if cfg := (*p.resolve)(p.loop.labelsOf(&s, instance, profile, limited)); cfg.Validate() == nil {
 				return cfg
 			}
 		}
@@ -40,7 +45,7 @@ func (p *progress) newMemory(instance gpu.Opt[uint32], profile string) *memory {
 		panic(err) // both configurations are valid
 	}
 	d.Remember(p.loop.sampler.heights)
-	return &memory{profile: profile, domain: d}
+	return &memory{profile: profile, labels: limited, domain: d}
 }
 
 // reconfigure makes the series ask for their configuration again, if the rules or the labels of a series have changed.
@@ -53,15 +58,21 @@ func (l *loop) reconfigure() {
 	for _, m := range l.memories {
 		m.domain.Reconfigure()
 	}
+	for _, m := range l.limited {
+		m.domain.Reconfigure()
+	}
 }
 
 // labelsOf returns the labels of a series of the GPU or of one of its instances.
-func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[uint32], profile string) map[string]string {
+func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[uint32], profile string, limited *finding.Who) map[string]string {
 	labels := map[string]string{
 		"scope": "gpu", "gpu": l.info.IndexLabel(), "uuid": l.info.UUID, "name": l.info.Name,
 	}
 	if instance.OK {
 		labels["scope"], labels["gpu_instance"], labels["profile"] = "mig", InstanceID(instance), profile
+	}
+	if limited != nil {
+		labels["scope"], labels["namespace"], labels["pod"], labels["slurm_job"] = "workload", limited.Namespace, limited.Pod, limited.SlurmJob
 	}
 	switch s.Kind {
 	case detector.KindResidual:

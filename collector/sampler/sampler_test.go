@@ -711,6 +711,7 @@ type owners struct {
 	allotments func() ([]workload.Allotment, error)
 	jobs       func() (workload.Jobs, error)
 	unseen     func() (workload.Unseen, error)
+	limits     func() ([]gpu.Limit, error)
 	ended      func() (well, known bool)
 	secret     []byte
 }
@@ -746,6 +747,8 @@ func (o *owners) Allotments(context.Context) ([]workload.Allotment, error) {
 	return answer(o.allotments)
 }
 func (o *owners) Jobs() (workload.Jobs, error) { return answer(o.jobs) }
+
+func (o *owners) Limits(gpu.ProcessID, *gpu.Info) ([]gpu.Limit, error) { return answer(o.limits) }
 
 func (o *owners) Unseen() workload.Unseen {
 	u, _ := answer(o.unseen)

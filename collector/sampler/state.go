@@ -81,8 +81,9 @@ type DeviceState struct {
 	OtherProcesses    int
 	OtherUsed         uint64
 	ExitsNearCapacity uint64            // processes that ended while the GPU was nearly full
-	Workloads         []WorkloadState   // the pods and jobs with two processes or more
+	Workloads         []WorkloadState   // the pods and jobs with two processes or more, or with a limit
 	Unreleased        []UnreleasedState // ordered by instance, pid and start
+	Limited           []LimitedState    // the pods, jobs and processes with a limit
 	Findings          []FindingState    // what alerts say of the GPU, or of its instances
 	Allotments        []AllotmentState  // ordered by instance and names
 	Curve             *Curve            // of the used memory; nil if there is none yet
@@ -140,18 +141,23 @@ type WorkloadState struct {
 	// Used is the sum of its processes' memory in bytes.
 	Used    uint64
 	Verdict detector.Verdict
+	Limits  []gpu.Limit // on its memory
+
+	single  bool // it is there because of its limit: the process says all
+	limited bool // it has had Limits
 }
 
 // FindingState is what alerts say of a memory with the same culprit.
 type FindingState struct {
 	Instance gpu.Opt[uint32]
+	Limit    *LimitKey // of the memory; nil for a GPU or GPU instance
 	finding.Finding
 }
 
 // Scope is the value of the label scope.
 func (f *FindingState) Scope() string {
 	switch {
-	case f.Whole:
+	case f.Limit != nil:
 		return "workload"
 	case f.Instance.OK:
 		return "mig"
@@ -202,6 +208,10 @@ func (d *DeviceState) toWall(ahead time.Duration) {
 	for i := range d.Instances {
 		move(&d.Instances[i].Judgement.Device)
 		move(&d.Instances[i].Judgement.Residual)
+	}
+	for i := range d.Limited {
+		move(&d.Limited[i].Judgement.Device)
+		move(&d.Limited[i].Judgement.Residual)
 	}
 	for i := range d.Processes {
 		p := &d.Processes[i]

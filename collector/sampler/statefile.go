@@ -58,6 +58,8 @@ type deviceHistory struct {
 type memoryHistory struct {
 	Instance gpu.Opt[uint32] `json:"gpu_instance,omitzero"`
 	Profile  string          `json:"profile,omitzero"`
+	Limit    *LimitKey       `json:"limit,omitempty"`
+	Labels   *finding.Who    `json:"labels,omitempty"` // of the processes with that limit
 	Domain   []byte          `json:"domain"`
 	Finding  finding.Memory  `json:"finding,omitzero"`
 }
@@ -69,7 +71,8 @@ type processHistory struct {
 	Start    uint64          `json:"start"`
 	Instance gpu.Opt[uint32] `json:"gpu_instance,omitzero"`
 	gpu.Owner
-	Busy time.Duration `json:"busy,omitempty"` // when it last computed, on the source's clock, ns
+	Busy   time.Duration `json:"busy,omitempty"` // when it last computed, on the source's clock, ns
+	Limits []gpu.Limit   `json:"limits,omitempty"`
 }
 
 // write replaces the file by one that holds h. If the exporter is killed meanwhile, the old file or the new one is there.
@@ -233,8 +236,12 @@ func (l *loop) history() *deviceHistory {
 	for instance, m := range l.memories {
 		h.Memories = append(h.Memories, memoryHistory{Instance: instance, Profile: m.profile, Domain: m.domain.Save(nil), Finding: m.finding})
 	}
+	for key, m := range l.limited {
+		labels := *m.labels // the loop changes them
+		h.Memories = append(h.Memories, memoryHistory{Limit: &key, Labels: &labels, Domain: m.domain.Save(nil), Finding: m.finding})
+	}
 	for key, e := range l.processes.entries {
-		p := processHistory{PID: key.id.PID, Start: key.id.Start, Instance: key.instance, Owner: *e.owner, Busy: e.busy}
+		p := processHistory{PID: key.id.PID, Start: key.id.Start, Instance: key.instance, Owner: *e.owner, Busy: e.busy, Limits: e.limits}
 		p.Command, p.ContainerID, p.Runs = "", "", 0
 		h.Processes = append(h.Processes, p)
 	}
@@ -245,12 +252,20 @@ func (l *loop) history() *deviceHistory {
 func (l *loop) restore(h *deviceHistory) error {
 	for _, p := range h.Processes {
 		key := processKey{gpu.ProcessID{PID: p.PID, Start: p.Start}, p.Instance}
-		l.processes.entries[key] = &processEntry{owner: &p.Owner, busy: p.Busy}
+		l.processes.entries[key] = &processEntry{owner: &p.Owner, busy: p.Busy, limits: p.Limits}
 	}
-	memories := map[gpu.Opt[uint32]]*memory{}
+	memories, limited := map[gpu.Opt[uint32]]*memory{}, map[LimitKey]*memory{}
 	for _, in := range h.Memories {
-		m := l.newMemory(in.Instance, in.Profile)
-		m.finding, memories[in.Instance] = in.Finding, m
+		if in.Limit != nil && in.Labels == nil {
+			in.Labels = &finding.Who{}
+		}
+		m := l.newMemory(in.Instance, in.Profile, in.Labels)
+		m.finding = in.Finding
+		if in.Limit != nil {
+			limited[*in.Limit] = m
+		} else {
+			memories[in.Instance] = m
+		}
 		if err := m.domain.Restore(in.Domain, outlives); err != nil {
 			return fmt.Errorf("GPU %s, instance %q: %w", h.UUID, InstanceID(in.Instance), err)
 		}
@@ -258,6 +273,6 @@ func (l *loop) restore(h *deviceHistory) error {
 	if memories[wholeGPU] == nil {
 		return fmt.Errorf("GPU %s: nothing of its own memory", h.UUID)
 	}
-	l.memories, l.laidOut = memories, true
+	l.memories, l.limited, l.laidOut = memories, limited, true
 	return nil
 }

@@ -139,8 +139,16 @@ func nodeScript() *script {
 		server(pod("inference", "embeddings-5f7b9c8d6-tm2xk", "tei", "text-embeddings-router", "app"), 1900*mib, 0.08))
 	b.add(&simH100, nodeCyclic(capacity)...)
 	nodeMIG(b)
-	b.add(&simH100) // idle
+	b.add(&simH100, nodeLimited()...)
 	return b
+}
+
+// nodeLimited is a pod that leaks to the limit of its container, on a GPU that is half empty.
+func nodeLimited() []*simProcess {
+	const limit, base, perMinute = 24 * gib, 9 * gib, 80 * mib
+	leak := leaker(pod("shared", "agent-5c9f7d6b8-m4tqz", "agent", "agent.py", "app"), 38*time.Minute, base, perMinute, limit-base)
+	leak.start, leak.limit = -28*time.Minute, limit
+	return []*simProcess{leak, server(pod("shared", "ranker-0", "ranker", "ranker", "app"), 12*gib, 0.2)}
 }
 
 // nodeZombie is a rank of a job whose launcher was killed: it holds its share of the model, and does nothing.

@@ -573,7 +573,7 @@ func TestSimVerdicts(t *testing.T) {
 		// minutes.
 		leaks map[string][2]int
 	}{
-		{"node", 40, map[string][2]int{"serve.py": {10, 23}, "gateway.py": {10, 30}, "detect.py": {10, 30}, "python3.12 of carol": {12, 25}}},
+		{"node", 40, map[string][2]int{"serve.py": {10, 23}, "gateway.py": {10, 30}, "detect.py": {10, 30}, "agent.py": {10, 23}, "python3.12 of carol": {12, 25}}},
 		{"healthy", 240, nil},
 		{"short-lived neighbours", 30, map[string][2]int{"router.py": {10, 23}}},
 	} {

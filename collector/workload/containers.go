@@ -46,8 +46,8 @@ const (
 	maxImage = 512
 )
 
-// place is where a container is in Kubernetes, and the ID of its image.
-type place struct{ namespace, pod, container, image string }
+// place is where a container is in Kubernetes, the ID of its image, and the variables that limit its memory: see environment.
+type place struct{ namespace, pod, container, image, limits string }
 
 // containers finds the pod of a container. It asks the container runtime by the CRI, as the kubelet does, because only
 // the runtime knows all containers of the host, also those without an allotted GPU. Its methods may be called from
@@ -183,18 +183,35 @@ func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 	if ctx.Err() != nil {
 		return true, ctx.Err() // the exporter stops: no problem of the runtime
 	}
+	if err := c.answered(waiting, socket, places, err); err != nil {
+		return true, err
+	}
+	for id := range waiting { // now that the place is known
+		if p, listed := places[id]; listed && socket != "" {
+			if p.limits = environment(ctx, socket, id); p.limits != "" {
+				c.mu.Lock()
+				c.answers.put(id, p)
+				c.mu.Unlock()
+			}
+		}
+	}
+	return true, nil
+}
+
+// answered notes how a list went, and returns its error.
+func (c *containers) answered(waiting map[string]bool, socket string, places map[string]place, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err, c.at = err, time.Now()
 	if err != nil {
-		return true, err
+		return err
 	}
 	if socket != "" {
 		c.sockets = []string{socket}
 	}
 	c.needed = c.needed || places != nil // it is a node of Kubernetes, whatever happens to its socket
 	c.learn(waiting, places)
-	return true, nil
+	return nil
 }
 
 // learn keeps the answers of a list that was made for the waiting containers: last, so that they stay even if the list is longer

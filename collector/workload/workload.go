@@ -65,6 +65,8 @@ type Config struct {
 	RuntimeSockets []string
 	// PodResourcesSocket is that of the kubelet's pod-resources API. "" is the usual one.
 	PodResourcesSocket string
+	// CgroupFS is where version 2 of control groups is mounted; "" leaves limits unread.
+	CgroupFS string
 	// JobMappingDir has a file for each GPU with the jobs on it, as for dcgm-exporter. "" is none.
 	JobMappingDir string
 }
@@ -90,8 +92,9 @@ type Resolver struct {
 // answer is what is known of a process. The owner is immutable.
 type answer struct {
 	owner *gpu.Owner
-	read  bool // procfs has nothing more
-	done  bool // the runtime has nothing more either
+	group string // of control groups; see hostfs.Placement
+	read  bool   // procfs has nothing more
+	done  bool   // the runtime has nothing more either
 	// program waits for the image of the container. It has no name if there is nothing to wait for.
 	program gpu.Program
 }
@@ -293,7 +296,7 @@ func (r *Resolver) look(id gpu.ProcessID) answer {
 	if noUser == nil {
 		o.User = label(r.users.name(uid), maxLabel)
 	}
-	a := answer{owner: o, read: true}
+	a := answer{owner: o, group: in.Group, read: true}
 	if r.cfg.Secret != nil && o.Process != "" {
 		a.program = r.identify(s, name, args)
 	}

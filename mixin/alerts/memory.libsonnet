@@ -39,7 +39,7 @@
         outOfMemory(
           'warning',
           leakWithin(config.oomTicketSeconds) + ' >= %d' % config.oomPageSeconds,  // else it is a page
-          'Restart what grows at a good moment, and have the leak fixed.',
+          'Choose a good moment to restart what grows, and have the leak fixed.',
         ),
         alert(
           'GPUMemoryLeakDetected',
@@ -55,7 +55,7 @@
           '{{ $value | humanize1024 }}B of ' + text.memory + ' are held, and nobody uses them.',
           [
             of('A process') + '{{ if eq $labels.state "zombie" }} computes nothing, and never will again: its launcher has died, or it is stuck in the kernel.',
-            'End it; where `kill -9` does not, only a reboot of the node does.{{ else }} has ended, and this memory of it has stayed. `fuser -v /dev/nvidia*` on the node tells who still has the device open.{{ end }}',
+            'End it with `kill -9`. If that does not help, reboot the node.{{ else }} has ended, and this memory of it has stayed. `fuser -v /dev/nvidia*` on the node tells who still has the device open.{{ end }}',
           ],
         ),
         alert(

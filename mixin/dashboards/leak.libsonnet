@@ -249,6 +249,7 @@ local panel = import '../lib/panel.libsonnet';
       'bytes',
       [
         target(with('gpu_workload_memory_used_bytes{%(part)s}'), perWorkload),
+        target(with('gpu_workload_memory_limit_bytes{%(part)s}'), 'limit of ' + perWorkload),
         target(with('gpu_workload_memory_trough_bytes{%(part)s}'), 'never given back ' + perWorkload),
       ],
     ) + panel.min(0) + panel.noValue('No pod or job of two processes is here.'),

@@ -5,5 +5,5 @@ function(config) {
   // place names the GPU, or the GPU instance, and its node.
   place: 'GPU {{ $labels.gpu }}{{ with $labels.gpu_instance }}, GPU instance {{ . }},{{ end }} of ' + self.node,
   // memory is place where the series say of GPUs that are not real what they are.
-  memory: self.place + '{{ with $labels.source }} ({{ . }}){{ end }}',
+  memory: self.place + '{{ if eq $labels.scope "workload" }}, within the limit of a pod, job or process,{{ end }}' + '{{ with $labels.source }} ({{ . }}){{ end }}',
 }

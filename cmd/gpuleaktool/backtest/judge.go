@@ -66,10 +66,11 @@ func (j *judge) add(m *history.Memory, s *gpu.Sample) (err error) {
 	g.sample = *s // the caller uses the lists again
 	g.sample.Processes, g.sample.Instances = slices.Clone(s.Processes), slices.Clone(s.Instances)
 	if len(s.Instances) == 0 {
-		j.result(g, nil).add(s.T, s.Memory)
+		j.result(g, instanceKey{}, nil, "").add(s.T, s.Memory)
 	}
 	for i := range s.Instances {
-		j.result(g, &s.Instances[i]).add(s.T, s.Instances[i].Memory)
+		in := &s.Instances[i]
+		j.result(g, keyOf(in), in, "").add(s.T, in.Memory)
 	}
 	return nil
 }
@@ -78,11 +79,17 @@ func (j *judge) add(m *history.Memory, s *gpu.Sample) (err error) {
 func (j *judge) judge(g *judgedGPU, t time.Duration, line bool) {
 	state := g.offline.Judge(&g.sample)
 	for i, d := range state.Domains() {
-		var in *gpu.Instance
-		if d.Instance.OK {
-			in = &state.Instances[i].Instance
+		var r *result
+		switch {
+		case d.Limited != nil:
+			r = j.result(g, instanceKey{limit: d.Limited.LimitKey}, nil, d.Name)
+			r.add(g.sample.T, d.Memory)
+		case d.Instance.OK:
+			in := &state.Instances[i].Instance
+			r = j.result(g, keyOf(in), in, "")
+		default:
+			r = j.result(g, instanceKey{}, nil, "")
 		}
-		r := j.result(g, in)
 		r.judge(t, &d, &j.common)
 		if j.output == outputJSON && line {
 			j.lines = append(j.lines, linesOf(g.memory.Labels, r, &d, t, &j.common)...)
@@ -124,12 +131,10 @@ func within(step time.Duration) time.Duration {
 // ceil returns the first multiple of step that is not before t.
 func ceil(t, step time.Duration) time.Duration { return t + (step-t%step)%step }
 
-// result returns the result of a GPU, or of one of its instances.
-func (j *judge) result(g *judgedGPU, in *gpu.Instance) *result {
-	key := instanceKey{}
-	if in != nil {
-		key = instanceKey{in.ID, in.Profile}
-	}
+func keyOf(in *gpu.Instance) instanceKey { return instanceKey{id: in.ID, profile: in.Profile} }
+
+// result returns the result of a GPU, of one of its instances, or of a limit, which has the name.
+func (j *judge) result(g *judgedGPU, key instanceKey, in *gpu.Instance, name string) *result {
 	for _, r := range g.results {
 		if r.instance == key {
 			return r
@@ -139,7 +144,7 @@ func (j *judge) result(g *judgedGPU, in *gpu.Instance) *result {
 	if in != nil {
 		of.Instances = []sampler.InstanceState{{Instance: *in}}
 	}
-	r := &result{instance: key, name: of.Domains()[0].Name, labels: g.memory.Labels, current: map[eventKey]*event{}}
+	r := &result{instance: key, name: cmp.Or(name, of.Domains()[0].Name), labels: g.memory.Labels, current: map[eventKey]*event{}}
 	if j.output == outputHTML {
 		r.plot = &plot.Envelope{}
 	}

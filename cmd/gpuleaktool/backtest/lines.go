@@ -33,6 +33,7 @@ type Line struct {
 	Evidence *string  `json:"evidence"`
 	Page     bool     `json:"page"` // whether an alert of the mixin fires
 	Ticket   bool     `json:"ticket"`
+	Limit    bool     `json:"limit,omitempty"` // it is of the processes with a limit, which is the capacity
 }
 
 // writeLines writes a line for each step of each series, in the order of time.
@@ -54,7 +55,7 @@ func linesOf(own history.Labels, r *result, d *sampler.Domain, t time.Duration, 
 		w := &v.Windows[0]
 		line := Line{
 			Time: history.Wall(t), Series: l, Verdict: fromstate.VerdictOf(v, cfg), Used: fromstate.Known(used), Capacity: fromstate.Known(d.Memory.Capacity()),
-			Slope: w.Slope.Finite(), R2: w.R2.Finite(), Spikes: w.Spikes.Finite(), Page: r.fires(levelPage, t), Ticket: r.fires(levelTicket, t),
+			Slope: w.Slope.Finite(), R2: w.R2.Finite(), Spikes: w.Spikes.Finite(), Page: r.fires(levelPage, t), Ticket: r.fires(levelTicket, t), Limit: d.Limited != nil,
 		}
 		if by := d.Judgement.Evidence.String(); by != "" && v.SecondsToOOM.Finite() != nil {
 			line.Evidence = &by
@@ -62,6 +63,11 @@ func linesOf(own history.Labels, r *result, d *sampler.Domain, t time.Duration, 
 		lines = append(lines, line)
 	}
 	own = own.With("gpu_instance", sampler.InstanceID(d.Instance))
+	if d.Limited != nil {
+		who := &d.Limited.Who
+		add(own.With("namespace", who.Namespace, "pod", who.Pod, "container", who.Container, "slurm_job", who.SlurmJob, "process", who.Process), d.Memory.Used, &d.Judgement.Device)
+		return lines
+	}
 	add(own.With("profile", d.Profile), d.Memory.Used, &d.Judgement.Device)
 	for i := range d.Device.Processes {
 		if p := &d.Device.Processes[i]; p.Instance == d.Instance {

@@ -31,7 +31,7 @@ func (r *result) lines(loc *time.Location) (list []string) {
 		if i == mostEvents {
 			return append(list, fmt.Sprintf("… and %d more", len(r.events)-i))
 		}
-		when, what, text := e.said(loc)
+		when, what, text := r.said(e, loc)
 		list = append(list, fmt.Sprintf("%s  %-6s  %s", when, what, cli.Printable(text, longestText)))
 	}
 	if list == nil {
@@ -105,6 +105,8 @@ func (r *result) tag() (text, class string) {
 		return "muted", "wait"
 	case !r.judged:
 		return "not judged", "wait"
+	case r.leaks:
+		return "leak", "warn"
 	case r.suspected:
 		return "no leak yet", "warn"
 	}

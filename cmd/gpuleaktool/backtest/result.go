@@ -57,10 +57,11 @@ type eventKey struct {
 	alert string
 }
 
-// instanceKey names a GPU instance over the layouts of a GPU.
+// instanceKey names a GPU instance over the layouts of a GPU, or a limit.
 type instanceKey struct {
 	id      uint32
 	profile string
+	limit   sampler.LimitKey
 }
 
 // result is what a backtest has found out about a memory.
@@ -75,6 +76,7 @@ type result struct {
 	full          []plot.Span // when it was near its capacity
 	judged, muted bool        // ever; in the end
 	suspected     bool        // growth in the end
+	leaks         bool        // in the end
 	events        []*event
 	current       map[eventKey]*event // the last one of each kind
 	text          string              // on the memory in the end
@@ -110,7 +112,7 @@ func (r *result) judge(t time.Duration, d *sampler.Domain, cfg *detector.Config)
 	v := &d.Judgement.Device
 	r.judged = r.judged || v.Judged
 	if v.Judged || v.Muted || r.text == "" || !r.judged && d.Memory.Used.OK {
-		r.muted, r.suspected, r.text = v.Muted, v.Withheld != detector.WithheldNone, d.Text(cfg)
+		r.muted, r.leaks, r.suspected, r.text = v.Muted, v.Leak, v.Withheld != detector.WithheldNone, d.Text(cfg)
 	}
 	if v.Trough.OK && r.plot != nil {
 		r.troughs = append(r.troughs, plot.Point{T: t, V: v.Trough.V})
@@ -238,17 +240,20 @@ func (r *result) facts() string {
 	return text
 }
 
-// early says how long an event came before the memory was as good as full, or before the end of the record. A time before the
-// leak tells nothing of that.
+// early says how long an event came before the memory was as good as full, or before its own end. A time before the leak, or after
+// its end, tells nothing of that.
 func (r *result) early(e *event) string {
 	for _, f := range r.full {
 		switch full := max(f.From, e.since); {
-		case f.To < e.since:
+		case f.To < e.since || !e.Open && full > e.To:
 		case full >= e.From:
 			return humanize.Duration(full-e.From) + " before 95 % was in use"
 		default:
 			return humanize.Duration(e.From-full) + " after 95 % was in use"
 		}
+	}
+	if !e.Open {
+		return humanize.Duration(e.To-e.From) + " before it was over"
 	}
 	return humanize.Duration(max(r.last-e.From, 0)) + " before the record ends"
 }
@@ -259,7 +264,7 @@ func (e *event) grows() bool {
 }
 
 // said writes an event: its level and alert, and the finding at its begin.
-func (e *event) said(loc *time.Location) (when, what, text string) {
+func (r *result) said(e *event, loc *time.Location) (when, what, text string) {
 	when, what, text = moment(e.From, loc), e.level.String(), e.text
 	if e.level == levelVerdict {
 		what = "leak"
@@ -267,7 +272,14 @@ func (e *event) said(loc *time.Location) (when, what, text string) {
 	if e.alert != "" {
 		text = e.alert + ": " + text
 	}
-	if !e.Open {
+	becomesPage := func(next *event) bool { // which waits before it fires
+		return next.level == levelPage && e.level == levelTicket && e.grows() && next.From >= e.To && next.From-e.To <= alertLasts
+	}
+	switch i := slices.IndexFunc(r.events, becomesPage); {
+	case e.Open:
+	case i >= 0:
+		text += " It became a page after " + humanize.Duration(r.events[i].From-e.From) + "."
+	default:
 		text += " It was over after " + humanize.Duration(e.To-e.From) + "."
 	}
 	return when, what, text

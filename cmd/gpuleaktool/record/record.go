@@ -275,7 +275,8 @@ func (r *recorder) loop(ctx context.Context, d gpu.Device) {
 			slow = elapsed + r.source.SlowInterval
 			status = r.status(ctx, d)
 		}
-		r.attribute(d.Info().UUID, &s)
+		info := d.Info()
+		r.attribute(&info, &s)
 		if err := r.file.write(d.Info(), s, status); err != nil {
 			r.fail(err)
 			return
@@ -283,8 +284,8 @@ func (r *recorder) loop(ctx context.Context, d gpu.Device) {
 	}
 }
 
-// attribute says of each process whose it is, and what its allocator holds.
-func (r *recorder) attribute(uuid string, s *gpu.Sample) {
+// attribute says of each process whose it is, what limits it, and what its allocator holds.
+func (r *recorder) attribute(info *gpu.Info, s *gpu.Sample) {
 	if r.owners == nil {
 		return
 	}
@@ -295,9 +296,10 @@ func (r *recorder) attribute(uuid string, s *gpu.Sample) {
 		if p := &s.Processes[i]; p.Owner == nil {
 			p.Owner, _ = r.owners.Await(ctx, p.ID)
 		}
+		s.Processes[i].Limits, _ = r.owners.Limits(s.Processes[i].ID, info)
 	}
 	if r.allocators != nil {
-		allocator.Attribute(r.allocators.Of, uuid, s)
+		allocator.Attribute(r.allocators.Of, info.UUID, s)
 	}
 }
 

@@ -141,6 +141,10 @@ func memories(b *bytes.Buffer, d *verdicts.Data) {
 			in := &dev.Instances[i]
 			row(fmt.Sprintf("%s, MIG %s (%s)", name, plain(in.Labels["gpu_instance"]), plain(in.Labels["profile"])), in.Memory, in.Verdict)
 		}
+		for i := range dev.Limited {
+			x := &dev.Limited[i]
+			row(name+", limit of "+plain(cmp.Or(x.Labels["pod"], x.Labels["slurm_job"], x.Labels["process"])), x.Memory, x.Verdict)
+		}
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.left, b.left) })
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)

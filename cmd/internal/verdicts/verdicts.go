@@ -45,6 +45,7 @@ type (
 		Unattributed *uint64           `json:"unattributed_bytes"`
 		Domain
 		Instances  []Instance   `json:"instances"`
+		Limited    []Limited    `json:"limited"`
 		Processes  []Process    `json:"processes"`
 		Workloads  []Workload   `json:"workloads"`
 		Unreleased []Unreleased `json:"unreleased"`
@@ -70,6 +71,12 @@ type (
 	Instance struct {
 		Labels map[string]string `json:"labels"`
 		Memory Memory            `json:"memory"`
+		Domain
+	}
+	// Limited are the processes of a pod, job or control group with a limit on their memory, which is a memory of its own.
+	Limited struct {
+		Labels map[string]string `json:"labels"`
+		Memory Memory            `json:"memory"` // the total is the limit
 		Domain
 	}
 	// Process is one that has series of its own.

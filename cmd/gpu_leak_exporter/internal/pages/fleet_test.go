@@ -5,6 +5,7 @@ package pages
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,5 +56,14 @@ func TestNamesOfMemories(t *testing.T) {
 		if got := nameOf(&sampler.Domain{Device: &sampler.DeviceState{Info: info}}, nil); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+	names := map[string]bool{}
+	for _, of := range []string{"/pods/a/main", "/pods/b/main", "/pods/a-main", "/pods/a main", "/", "/..", ""} {
+		d := sampler.Domain{Device: &sampler.DeviceState{}, Limited: &sampler.LimitedState{LimitKey: sampler.LimitKey{Of: of}}}
+		name := nameOf(&d, nil)
+		if names[name] || strings.Map(inName, name) != strings.ReplaceAll(name, "/", "-") || strings.Contains(name, "/") {
+			t.Errorf("%q is the name of the limit %q", name, of)
+		}
+		names[name] = true
 	}
 }

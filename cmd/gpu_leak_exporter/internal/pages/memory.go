@@ -6,8 +6,10 @@ package pages
 import (
 	"cmp"
 	"fmt"
+	"hash/crc32"
 	"html/template"
 	"math"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +50,9 @@ func (h *Config) card(m sampler.Domain, now time.Time) card {
 	c := card{ID: id, GPU: m.Name, Model: m.Device.Info.Name, Class: "down", Verdict: finding.Unreadable, left: math.Inf(1), of: m}
 	if c.Anchor = m.Device.Info.UUID; m.Instance.OK {
 		c.Anchor += fmt.Sprintf("-mig-%d", m.Instance.V)
+	}
+	if m.Limited != nil {
+		c.Anchor = "" // alerts lead to its GPU
 	}
 	hardware := m.Device.Hardware(now).Messages()
 	if !m.Device.Up {
@@ -170,6 +175,10 @@ func nameOf(m *sampler.Domain, p *sampler.ProcessState) string {
 	if m.Instance.OK {
 		name += fmt.Sprintf("-mig-%d", m.Instance.V)
 	}
+	if x := m.Limited; x != nil {
+		of := cmp.Or(x.Of, fmt.Sprintf("process-%d", x.ID.PID))
+		name += fmt.Sprintf("-limit-%s-%08x", strings.Map(inName, path.Base(of)), crc32.ChecksumIEEE([]byte(of))) // many groups are called main
+	}
 	if p != nil {
 		name += fmt.Sprintf("-pid-%d", p.ID.PID)
 	}
@@ -184,13 +193,13 @@ func inName(r rune) rune {
 	return '-'
 }
 
-// countOf returns the number of processes on a memory. On a GPU instance it counts the shown ones only.
+// countOf returns the number of processes on a memory. Of a part of a GPU it counts the shown ones only.
 func countOf(m *sampler.Domain) (n int) {
-	if !m.Instance.OK {
+	if !m.Instance.OK && m.Limited == nil {
 		n = m.Device.ProcessCount - len(m.Device.Processes) // those that are not shown
 	}
 	for i := range m.Device.Processes {
-		if m.Device.Processes[i].Instance == m.Instance {
+		if m.Has(&m.Device.Processes[i].Process) {
 			n++
 		}
 	}

@@ -62,7 +62,7 @@ func deviceOf(d *sampler.DeviceState, now time.Time, cfg *detector.Config) verdi
 	}
 	j := verdicts.Device{
 		Labels: device(), Name: d.Info.Name, Up: d.Up, SampleTime: MomentOf(d.SampleTime),
-		Instances: []verdicts.Instance{}, Processes: []verdicts.Process{}, Workloads: []verdicts.Workload{}, Unreleased: []verdicts.Unreleased{},
+		Instances: []verdicts.Instance{}, Limited: []verdicts.Limited{}, Processes: []verdicts.Process{}, Workloads: []verdicts.Workload{}, Unreleased: []verdicts.Unreleased{},
 	}
 	if !d.Up {
 		return j // nothing else means anything
@@ -70,7 +70,11 @@ func deviceOf(d *sampler.DeviceState, now time.Time, cfg *detector.Config) verdi
 	j.Memory, j.Unattributed = MemoryOf(d.Memory), Known(d.Unattributed)
 	for _, m := range d.Domains() {
 		domain := domainOf(&m, now, cfg)
-		if !m.Instance.OK {
+		switch {
+		case m.Limited != nil:
+			j.Limited = append(j.Limited, limitedOf(device(), &m, domain))
+			continue
+		case !m.Instance.OK:
 			j.Domain = domain
 			continue
 		}
@@ -99,6 +103,13 @@ func deviceOf(d *sampler.DeviceState, now time.Time, cfg *detector.Config) verdi
 		j.Unreleased = append(j.Unreleased, verdicts.Unreleased{Labels: labels, User: o.User, Used: u.Used, Ended: MomentOf(SteadyTime(u.Since))})
 	}
 	return j
+}
+
+func limitedOf(labels map[string]string, m *sampler.Domain, domain verdicts.Domain) verdicts.Limited {
+	who := &m.Limited.Who
+	labels["gpu_instance"], labels["namespace"], labels["pod"] = sampler.InstanceID(m.Instance), who.Namespace, who.Pod
+	labels["container"], labels["slurm_job"], labels["process"] = who.Container, who.SlurmJob, who.Process
+	return verdicts.Limited{Labels: labels, Memory: MemoryOf(m.Memory), Domain: domain}
 }
 
 func processOf(labels map[string]string, p *sampler.ProcessState, cfg *detector.Config) verdicts.Process {

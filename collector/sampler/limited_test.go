@@ -1,0 +1,355 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sampler
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// sharedGPU is a GPU of 80 GiB that two programs use: one in a pod with these limits, and one that holds as much as others.
+type sharedGPU struct {
+	used   func(minute float64) float64 // GiB of the program with the limits
+	others float64                      // GiB
+	limits []gpu.Limit                  // with what others are charged
+}
+
+// at returns the sample at a time after the begin.
+func (s *sharedGPU) at(after time.Duration) *gpu.Sample {
+	t := time.Unix(1_772_323_200, 0).Add(after)
+	limits := slices.Clone(s.limits)
+	used, others := uint64(s.used(after.Minutes())*(1<<30)), uint64(s.others*(1<<30))
+	for i := range limits {
+		limits[i].Charged.V += used
+	}
+	program := func(pid uint32, used uint64, o *gpu.Owner, limits ...gpu.Limit) gpu.Process {
+		return gpu.Process{ID: gpu.ProcessID{PID: pid, Start: 1}, Used: gpu.Some(used), Owner: o, Limits: limits}
+	}
+	return &gpu.Sample{
+		T: time.Duration(t.UnixNano()), Time: t, ProcessesKnown: true, ProcessesComplete: true,
+		Memory: gpu.Memory{Total: gpu.Some(uint64(80 << 30)), Used: gpu.Some(used + others + 1<<29)},
+		Processes: []gpu.Process{
+			program(7, used, &gpu.Owner{Process: "serve", Namespace: "ml", Pod: "a", Container: "main"}, limits...),
+			program(8, others, &gpu.Owner{Process: "train", Namespace: "ml", Pod: "b"}),
+		},
+	}
+}
+
+func offline(t *testing.T) *Offline {
+	t.Helper()
+	o, err := NewOffline(gpu.Info{UUID: "GPU-0"}, Config{SlowInterval: time.Minute, ProcessMax: 64, Detector: detector.DefaultConfig()}, detector.NewHeights())
+	must(t, err)
+	return o
+}
+
+// watch judges a sample every 10 s, and returns the last state.
+func (s *sharedGPU) watch(o *Offline, from, to time.Duration) (last *DeviceState) {
+	for at := from; at < to; at += 10 * time.Second {
+		last = o.Judge(s.at(at))
+	}
+	return last
+}
+
+func dmem(gib float64) gpu.Limit {
+	return gpu.Limit{Source: gpu.LimitDmem, Of: "/pods/a/main", Bytes: uint64(gib * (1 << 30))}
+}
+
+// leaks grows by 6 GiB an hour from an hour on.
+func leaks(minute float64) float64 { return 4 + max(0, minute-60)/10 }
+
+// TestLimit has a program leak to its limit while the GPU is half empty, to a limit that is further than the end of the GPU, and
+// programs that rest at their limit.
+func TestLimit(t *testing.T) {
+	cfg := detector.DefaultConfig()
+	for name, c := range map[string]struct {
+		sharedGPU
+		scope, says string // "" nothing
+		minutes     float64
+	}{
+		"the limit comes first": {sharedGPU{leaks, 10, []gpu.Limit{dmem(16)}}, "workload", "Pod ml/a, container main on GPU 0 (limit 16.0 GiB) runs out of memory in ", 40},
+		"what others of its group are charged for": {
+			sharedGPU{leaks, 10, []gpu.Limit{{Source: gpu.LimitDmem, Of: "/pods/a/main", Bytes: 20 << 30, Charged: gpu.Some(uint64(4 << 30))}}},
+			"workload", "Pod ml/a, container main on GPU 0 (limit 20.0 GiB) runs out of memory in ", 0,
+		},
+		"the smallest limit holds":    {sharedGPU{leaks, 10, []gpu.Limit{dmem(60), dmem(16)}}, "workload", "Pod ml/a, container main on GPU 0 (limit 16.0 GiB) runs out of memory in ", 40},
+		"the limit of one process":    {sharedGPU{leaks, 10, []gpu.Limit{{Source: "framework", Bytes: 16 << 30}}}, "workload", "Pod ml/a, container main on GPU 0 (limit 16.0 GiB) runs out of memory in ", 40},
+		"the GPU comes first":         {sharedGPU{leaks, 65, []gpu.Limit{dmem(40)}}, "gpu", "GPU 0 runs out of memory in ", 0},
+		"it rests at its limit":       {sharedGPU{func(float64) float64 { return 15.9 }, 10, []gpu.Limit{dmem(16)}}, "", "", 0},
+		"no limit, and none of a GPU": {sharedGPU{func(float64) float64 { return 4 }, 10, []gpu.Limit{dmem(0), dmem(81)}}, "", "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state := c.watch(offline(t), 0, 140*time.Minute)
+			if c.says == "" {
+				if len(state.Findings) > 0 {
+					t.Errorf("findings %+v", state.Findings)
+				}
+				return
+			}
+			if len(state.Findings) != 1 || state.Findings[0].Scope() != c.scope || state.Findings[0].Process != "serve" || !state.Findings[0].OOMDue {
+				t.Fatalf("findings %+v, want one with the scope %s", state.Findings, c.scope)
+			}
+			left := state.Findings[0].OOM.V
+			if p := state.Processes[0].Verdict.SecondsToOOM; p.V != left || c.minutes > 0 && (left < (c.minutes-10)*60 || left > (c.minutes+10)*60) {
+				t.Errorf("it ends in %g s, and the process in %v", left, p)
+			}
+			var said []finding.Message
+			for _, d := range state.Domains() {
+				said = append(said, slices.DeleteFunc(d.Messages(&cfg), func(m finding.Message) bool { return m.Alert == "" })...)
+			}
+			if len(said) != 1 || !strings.HasPrefix(said[0].Summary, c.says) || !strings.HasPrefix(said[0].Detail, "serve (pid 7) of pod ml/a, container main grows by 102 MiB/min.") {
+				t.Errorf("it says %+v", said)
+			}
+		})
+	}
+}
+
+// TestWorkloadWithALimit has the workload of a pod with one process, because it has a limit.
+func TestWorkloadWithALimit(t *testing.T) {
+	s := sharedGPU{leaks, 10, []gpu.Limit{dmem(16)}}
+	state := s.watch(offline(t), 0, 140*time.Minute)
+	if len(state.Workloads) != 1 || state.Workloads[0].Pod != "a" || state.Workloads[0].Limits[0].Bytes != 16<<30 || state.Workloads[0].Used != state.Processes[0].Used.V ||
+		state.Workloads[0].Verdict.SecondsToOOM != state.Processes[0].Verdict.SecondsToOOM {
+		t.Errorf("workloads %+v", state.Workloads)
+	}
+	if x := state.Limited; len(x) != 1 || x[0].Who != (finding.Who{Namespace: "ml", Pod: "a", Container: "main", Process: "serve"}) || x[0].Curve == nil {
+		t.Errorf("limited %+v", x)
+	}
+}
+
+// TestLimitIsRestored has a restart in the middle of a leak: the verdict stays.
+func TestLimitIsRestored(t *testing.T) {
+	s, before, after := sharedGPU{leaks, 10, []gpu.Limit{dmem(16)}}, offline(t), offline(t)
+	s.watch(before, 0, 120*time.Minute)
+	must(t, after.loop.restore(before.loop.history()))
+	if state := s.watch(after, 120*time.Minute, 121*time.Minute); len(state.Findings) != 1 || state.Findings[0].Scope() != "workload" {
+		t.Errorf("findings %+v", state.Findings)
+	}
+	// It is forgotten an hour after its last process.
+	s.limits = nil
+	if s.watch(after, 121*time.Minute, 170*time.Minute); len(after.loop.limited) != 1 {
+		t.Error("it is forgotten too early")
+	}
+	if s.watch(after, 170*time.Minute, 190*time.Minute); len(after.loop.limited) != 0 {
+		t.Error("it is not forgotten")
+	}
+}
+
+// TestLimitsAreAsked has limits come from the host. What cannot be read, or bounds nothing, is said once.
+func TestLimitsAreAsked(t *testing.T) {
+	type reading struct {
+		limits []gpu.Limit
+		err    error
+	}
+	var now atomic.Pointer[reading]
+	now.Store(&reading{})
+	o := &owners{limits: func() ([]gpu.Limit, error) { r := now.Load(); return r.limits, r.err }}
+	d := newGPU(0, flat(5<<30, process(1, 1<<30), process(2, 1<<30)))
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, out *lines) {
+		for text, then := range map[string]reading{
+			"":                    {limits: []gpu.Limit{dmem(16)}},
+			"no rights":           {err: errors.New("no rights")},
+			"a limit of 0 or abo": {limits: []gpu.Limit{dmem(0)}},
+		} {
+			now.Store(&reading{limits: []gpu.Limit{dmem(16)}})
+			after(5 * time.Minute)
+			if got := s.State().Devices[0]; len(got.Limited) != 1 || got.Limited[0].Memory.Used.V != 2<<30 {
+				t.Errorf("limits %+v", got.Limited)
+			}
+			now.Store(&then)
+			after(5 * time.Minute)
+			if got := len(s.State().Devices[0].Limited); text != "" && (got != 0 || out.count(text) != 1) {
+				t.Errorf("%s: %d limits, said %d times", text, got, out.count(text))
+			}
+		}
+		if out.count(fmt.Sprintf("msg=%q", "cannot read all limits on GPU memory")) != 2 {
+			t.Error("not both troubles are said")
+		}
+	})
+}
+
+// run judges samples of others every 10 s.
+func run(o *Offline, from, to time.Duration, at func(time.Duration) *gpu.Sample) (last *DeviceState) {
+	for t := from; t < to; t += 10 * time.Second {
+		last = o.Judge(at(t))
+	}
+	return last
+}
+
+// TestCrashLoopAtALimit has a program die at its limit again and again, and wait between its lives. A limit that only goes away kills nothing.
+func TestCrashLoopAtALimit(t *testing.T) {
+	s := sharedGPU{func(m float64) float64 { return min(15.9, 6+2*math.Mod(m, 10)) }, 10, []gpu.Limit{dmem(16)}}
+	lives := func(dies bool) func(at time.Duration) *gpu.Sample {
+		return func(at time.Duration) *gpu.Sample {
+			sample, life := s.at(at), at/(10*time.Minute)
+			switch ended := at%(10*time.Minute) > 8*time.Minute; {
+			case !dies && ended:
+				sample.Processes[0].Limits = nil
+			case dies && ended:
+				sample.Processes = sample.Processes[1:]
+				sample.Memory.Used.V = sample.Processes[0].Used.V
+			case dies:
+				sample.Processes[0].ID = gpu.ProcessID{PID: 100 + uint32(life), Start: 1}
+			}
+			return sample
+		}
+	}
+	o := offline(t)
+	state := run(o, 0, 40*time.Minute, lives(true))
+	if i := slices.IndexFunc(state.Findings, func(f FindingState) bool { return f.CrashLoop }); i < 0 || state.Findings[i].Scope() != "workload" || state.Findings[i].Pod != "a" {
+		t.Errorf("findings %+v", state.Findings)
+	}
+	if len(state.Limited) != 1 || state.Limited[0].Memory.Used != gpu.Some(uint64(0)) {
+		t.Errorf("between two lives: %+v", state.Limited)
+	}
+	// It never starts again: all is forgotten.
+	state = run(o, 40*time.Minute, 110*time.Minute, func(at time.Duration) *gpu.Sample {
+		sample := s.at(at)
+		sample.Processes = sample.Processes[1:]
+		return sample
+	})
+	if len(state.Limited) != 0 || len(o.loop.limited) != 0 {
+		t.Errorf("%d limits an hour later", len(o.loop.limited))
+	}
+	state = run(offline(t), 0, 60*time.Minute, lives(false))
+	if slices.ContainsFunc(state.Findings, func(f FindingState) bool { return f.CrashLoop }) || len(state.Limited) != 0 {
+		t.Errorf("findings %+v without an end", state.Findings)
+	}
+}
+
+// TestZombieWithALimit has one finding.
+func TestZombieWithALimit(t *testing.T) {
+	s := sharedGPU{func(float64) float64 { return 8 }, 10, []gpu.Limit{dmem(16)}}
+	state := run(offline(t), 0, 3*time.Hour, func(at time.Duration) *gpu.Sample {
+		sample := s.at(at)
+		p := &sample.Processes[0]
+		p.SM, p.CPU, p.State, p.Orphaned = gpu.Some(0.0), gpu.Some(time.Second), "S", true
+		return sample
+	})
+	if len(state.Findings) != 1 || !state.Findings[0].Zombie.OK || state.Findings[0].Scope() != "gpu" {
+		t.Errorf("findings %+v", state.Findings)
+	}
+}
+
+// TestFirstEnd has the memories of a leak that one page is about.
+func TestFirstEnd(t *testing.T) {
+	serve := finding.Who{Namespace: "ml", Pod: "a", Process: "serve"}
+	train := finding.Who{Namespace: "ml", Pod: "a", Process: "train"}
+	pod := finding.Who{Namespace: "ml", Pod: "a", Whole: true}
+	key := &LimitKey{Of: "/a"}
+	inLimit := func(w finding.Who) ProcessState {
+		return ProcessState{Process: gpu.Process{Owner: &gpu.Owner{Namespace: w.Namespace, Pod: w.Pod, Process: w.Process}, Limits: []gpu.Limit{{Of: key.Of}}}}
+	}
+	of := func(limit *LimitKey, w finding.Who, left float64, due bool) FindingState {
+		return FindingState{Limit: limit, Finding: finding.Finding{Who: w, OOM: detector.Of(left), OOMDue: due}}
+	}
+	for name, c := range map[string]struct {
+		list []FindingState
+		last []FindingState
+		want []float64 // the time left of those that stay
+	}{
+		"the limit is first":                  {list: []FindingState{of(nil, serve, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
+		"the GPU is first":                    {list: []FindingState{of(nil, serve, 10, true), of(key, serve, 20, true)}, want: []float64{10}},
+		"the limit still waits":               {list: []FindingState{of(nil, serve, 20, true), of(key, serve, 10, false)}, last: []FindingState{of(nil, serve, 20, true)}, want: []float64{20}},
+		"the GPU still waits":                 {list: []FindingState{of(nil, serve, 10, false), of(key, serve, 20, true)}, last: []FindingState{of(key, serve, 20, true)}, want: []float64{20}},
+		"its ticket is a page soon":           {list: []FindingState{of(nil, serve, 20, true), of(key, serve, 10, false)}, last: []FindingState{of(key, serve, 10, true)}, want: []float64{10}},
+		"hardly earlier than before":          {list: []FindingState{of(nil, serve, 10, true), of(key, serve, 11, true)}, last: []FindingState{of(key, serve, 11, true)}, want: []float64{11}},
+		"much earlier than before":            {list: []FindingState{of(nil, serve, 10, true), of(key, serve, 20, true)}, last: []FindingState{of(key, serve, 20, true)}, want: []float64{10}},
+		"the pod as a whole":                  {list: []FindingState{of(nil, pod, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
+		"another process of the pod":          {list: []FindingState{of(nil, train, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
+		"a culprit that the limit is not for": {list: []FindingState{of(nil, finding.Who{Process: "x"}, 20, true), of(key, serve, 10, true)}, want: []float64{20, 10}},
+		"two limits":                          {list: []FindingState{of(&LimitKey{Of: "/b"}, serve, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
+	} {
+		state := &DeviceState{Findings: c.list, Processes: []ProcessState{inLimit(serve), inLimit(train)}}
+		firstEnd(state, &DeviceState{Findings: c.last})
+		var left []float64
+		for i := range state.Findings {
+			left = append(left, state.Findings[i].OOM.V)
+		}
+		if !slices.Equal(left, c.want) {
+			t.Errorf("%s: %v, want %v", name, left, c.want)
+		}
+	}
+	// A leak that has lasted for long on the GPU is no new one at the limit.
+	state := &DeviceState{Findings: []FindingState{
+		{Finding: finding.Finding{Who: serve, Leaking: detector.Of(1), LeakDue: true, NearlyFull: true}},
+		{Limit: key, Finding: finding.Finding{Who: serve, OOM: detector.Of(10), OOMDue: true, NearlyFull: true}},
+	}}
+	if firstEnd(state, nil); len(state.Findings) != 1 || state.Findings[0].Limit != key || !state.Findings[0].LeakDue || state.Findings[0].Leaking.V != 1 {
+		t.Errorf("%+v", state.Findings)
+	}
+}
+
+// TestLimitsAreBounded has a new control group every 10 s.
+func TestLimitsAreBounded(t *testing.T) {
+	s, o, n := sharedGPU{func(float64) float64 { return 4 }, 10, nil}, offline(t), 0
+	run(o, 0, 40*time.Minute, func(at time.Duration) *gpu.Sample {
+		n++
+		s.limits = []gpu.Limit{{Source: gpu.LimitDmem, Of: fmt.Sprint("/pods/", n), Bytes: 16 << 30}}
+		return s.at(at)
+	})
+	if len(o.loop.limited) != 2*mostLimited || o.loop.limited[LimitKey{Of: fmt.Sprint("/pods/", n)}] == nil {
+		t.Errorf("%d limits are remembered", len(o.loop.limited))
+	}
+}
+
+// TestChargeIsOld has a program whose memory comes and goes between two readings of what is charged: others are charged for as much as
+// at the last reading.
+func TestChargeIsOld(t *testing.T) {
+	limit := gpu.Limit{Source: gpu.LimitDmem, Of: "/a", Bytes: 20 << 30, Charged: gpu.Some(uint64(12 << 30))}
+	s, o := sharedGPU{func(m float64) float64 { return 10 - 12*m }, 10, nil}, offline(t)
+	if state := run(o, 0, 30*time.Second, func(at time.Duration) *gpu.Sample {
+		sample := s.at(at)
+		sample.Processes[0].Limits = []gpu.Limit{limit}
+		return sample
+	}); state.Limited[0].Memory.Reserved.V != 2<<30 {
+		t.Errorf("%+v", state.Limited[0].Memory)
+	}
+}
+
+// TestProcessListedTwice counts once.
+func TestProcessListedTwice(t *testing.T) {
+	s := sharedGPU{func(float64) float64 { return 4 }, 10, []gpu.Limit{dmem(16)}}
+	sample := s.at(0)
+	sample.Processes = append(sample.Processes[:1], sample.Processes...)
+	if state := offline(t).Judge(sample); state.Limited[0].Memory.Used.V != 4<<30 {
+		t.Errorf("%+v", state.Limited[0].Memory)
+	}
+}
+
+// TestPodOfTwoLimits has a pod whose containers have limits of their own: it has none as a whole.
+func TestPodOfTwoLimits(t *testing.T) {
+	var d DeviceState
+	for _, of := range []string{"main", "sidecar", "third"} {
+		x := LimitedState{LimitKey: LimitKey{Of: of}, Who: finding.Who{Pod: "a"}, Limits: []gpu.Limit{dmem(1)}, members: []int{0}, Memory: gpu.Memory{Used: gpu.Some(uint64(1))}}
+		d.addLimits(&x)
+	}
+	if len(d.Workloads) != 1 || len(d.Workloads[0].Limits) != 0 {
+		t.Errorf("%+v", d.Workloads)
+	}
+}
+
+// TestLimitsBeforeTheFirstAnswer has the limits of before a restart until the files are read again.
+func TestLimitsBeforeTheFirstAnswer(t *testing.T) {
+	asked := false
+	table := newProcessTable(Config{Owners: &owners{}}, "0", func() *jobsState { return nil }, func(gpu.ProcessID) ([]gpu.Limit, bool) { return nil, asked })
+	table.entries[processKey{id: gpu.ProcessID{PID: 7, Start: 1}}] = &processEntry{owner: &gpu.Owner{}, limits: []gpu.Limit{dmem(16)}}
+	s := sharedGPU{func(float64) float64 { return 4 }, 10, nil}
+	for i, want := range []int{1, 1, 0} {
+		asked = i == 2
+		sample := s.at(time.Duration(i) * time.Second)
+		if table.note(sample); len(sample.Processes[0].Limits) != want {
+			t.Errorf("sample %d: %v, want %d", i, sample.Processes[0].Limits, want)
+		}
+	}
+}
