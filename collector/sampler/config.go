@@ -29,8 +29,8 @@ type Config struct {
 	// Detector is the configuration of all series, unless Resolve gives a series another one. Resolve may be nil. See Configure.
 	Detector   detector.Config
 	Resolve    Resolver
-	Owners     Owners            // of processes, where the source does not tell; nil leaves them unknown
-	Allocators *allocator.Reader // what the memory allocators in processes hold; nil leaves it unknown
+	Owners     Owners     // of processes, where the source does not tell; nil leaves them unknown
+	Allocators Allocators // of processes; nil leaves unknown what these hold
 	// Fleet says that the GPUs are those of many hosts. Some of these always come and go: the log has no line for each, and
 	// the sampler forgets at once a GPU that the source does not list any more.
 	Fleet bool
@@ -41,6 +41,16 @@ type Config struct {
 	StateFile     string
 	StateInterval time.Duration
 	Logger        log.Logger // gets what an operator should know, once each
+}
+
+// Allocators reads what the memory allocators in processes hold. allocator.Reader does, where there is Linux, and says what the methods
+// promise.
+type Allocators interface {
+	Run(ctx context.Context)
+	Of(id gpu.ProcessID) []allocator.Record
+	Ask(id gpu.ProcessID, over time.Duration)
+	SitesOn(uuid string, s *gpu.Sample, p *gpu.Process) *allocator.Sites
+	Problem() error
 }
 
 // Owners looks up owners of processes. workload.Resolver is one, and says what the methods promise. Several goroutines call
