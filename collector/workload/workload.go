@@ -30,6 +30,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -140,8 +141,8 @@ func (r *Resolver) Run(ctx context.Context) { r.containers.run(ctx) }
 // RuntimeProblem returns why the container runtime does not answer, and what to do; nil if it does, or if there is none.
 func (r *Resolver) RuntimeProblem() error { return r.containers.problem() }
 
-// Lacking names the sockets of Kubernetes that are missing at the usual places, and what is unknown without them. A host
-// that is no node does not need them.
+// Lacking names the sockets of Kubernetes that are missing at the usual places, and control groups that cannot be named, and what
+// is unknown without them. A host that is no node does not need the sockets.
 func (r *Resolver) Lacking() []string {
 	var lacking []string
 	if r.containers.none() {
@@ -149,6 +150,11 @@ func (r *Resolver) Lacking() []string {
 	}
 	if r.allotments.none() {
 		lacking = append(lacking, "no pod-resources socket of the kubelet at the usual place: gpu_allocated is absent; "+podResourcesFlag+" names it")
+	}
+	// The first process is outside of the exporter's own cgroup namespace, if there is one.
+	first, err := os.ReadFile(filepath.Join(r.path(1), "cgroup"))
+	if in := string(first); err == nil && r.cfg.CgroupFS != "" && strings.Contains(in, "::/..") {
+		lacking = append(lacking, "the exporter has a cgroup namespace of its own: limits on GPU memory of control groups (dmem) are not read; in a container, it takes privileged or the cgroup namespace of the host")
 	}
 	return lacking
 }
