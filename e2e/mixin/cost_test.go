@@ -93,7 +93,7 @@ What leaks is full within the hour, so each of these GPUs has a page and two tic
 `
 
 // samplesOfMemory is how many samples one evaluation of the group gpu-memory may read for each node: as many as it does.
-const samplesOfMemory = 112
+const samplesOfMemory = 136
 
 // costPage returns the series of one node, which has leaks, GPU instances, pods and jobs: those at the end of a recording, so that they
 // are the same however busy this machine is.
