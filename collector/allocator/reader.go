@@ -29,7 +29,7 @@ var (
 )
 
 // FindInterval is how often a process without a page is looked at again: a program may load the probe late.
-const FindInterval = 30 * time.Second
+const FindInterval = 15 * time.Second
 
 const (
 	// readInterval is how often pages are read. Probes write every five seconds.
@@ -151,7 +151,7 @@ func (r *Reader) update(now time.Time) {
 		case unseen < FindInterval || r.pages == maxPages:
 		case !r.budget.Spent():
 			r.look(p, now)
-		case unseen > 3*FindInterval && !p.looked.IsZero():
+		case unseen > 6*FindInterval && !p.looked.IsZero():
 			problem = cmp.Or(problem, errLeftOut)
 		}
 		r.pursue(p, now)

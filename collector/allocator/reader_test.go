@@ -124,9 +124,9 @@ func TestReader(t *testing.T) {
 	c.want(t, id) // it has no page
 	memoryFile(t, testPage(1, id.Start-1, torch("parent", 1, 2)))
 	write := memoryFile(t, testPage(1, id.Start, torch("a", 1, 2)))
-	c.at(29)
+	c.at(14)
 	c.want(t, id) // too early to look again
-	c.at(30)
+	c.at(15)
 	c.want(t, id, torch("a", 1, 2))
 
 	// The names stay what they were.
