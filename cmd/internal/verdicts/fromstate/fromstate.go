@@ -6,6 +6,7 @@ package fromstate
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strconv"
 	"time"
@@ -68,23 +69,7 @@ func deviceOf(d *sampler.DeviceState, now time.Time, cfg *detector.Config) verdi
 		return j // nothing else means anything
 	}
 	j.Memory, j.Unattributed = MemoryOf(d.Memory), Known(d.Unattributed)
-	for _, m := range d.Domains() {
-		domain := domainOf(&m, now, cfg)
-		switch {
-		case m.Limited != nil:
-			j.Limited = append(j.Limited, limitedOf(device(), &m, domain))
-			continue
-		case !m.Instance.OK:
-			j.Domain = domain
-			continue
-		}
-		labels := device()
-		labels["gpu_instance"], labels["profile"] = sampler.InstanceID(m.Instance), m.Profile
-		j.Instances = append(j.Instances, verdicts.Instance{Labels: labels, Memory: MemoryOf(m.Memory), Domain: domain})
-	}
-	if len(d.Instances) > 0 { // the GPU as a whole has statistics
-		j.Domain = domainOf(&sampler.Domain{Device: d, Memory: d.Memory, Judgement: &d.Judgement}, now, cfg)
-	}
+	addMemories(&j, d, now, cfg)
 	for i := range d.Processes {
 		p := &d.Processes[i]
 		j.Processes = append(j.Processes, processOf(device(), p, cfg))
@@ -103,6 +88,25 @@ func deviceOf(d *sampler.DeviceState, now time.Time, cfg *detector.Config) verdi
 		j.Unreleased = append(j.Unreleased, verdicts.Unreleased{Labels: labels, User: o.User, Used: u.Used, Ended: MomentOf(SteadyTime(u.Since))})
 	}
 	return j
+}
+
+// addMemories adds the verdicts on the memories of a GPU: its own, and those of its instances and limits.
+func addMemories(j *verdicts.Device, d *sampler.DeviceState, now time.Time, cfg *detector.Config) {
+	for _, m := range d.Domains() {
+		domain, labels := domainOf(&m, now, cfg), maps.Clone(j.Labels)
+		switch {
+		case m.Limited != nil:
+			j.Limited = append(j.Limited, limitedOf(labels, &m, domain))
+		case m.Instance.OK:
+			labels["gpu_instance"], labels["profile"] = sampler.InstanceID(m.Instance), m.Profile
+			j.Instances = append(j.Instances, verdicts.Instance{Labels: labels, Memory: MemoryOf(m.Memory), Domain: domain})
+		default:
+			j.Domain = domain
+		}
+	}
+	if len(d.Instances) > 0 { // the GPU as a whole has statistics
+		j.Domain = domainOf(&sampler.Domain{Device: d, Memory: d.Memory, Judgement: &d.Judgement}, now, cfg)
+	}
 }
 
 func limitedOf(labels map[string]string, m *sampler.Domain, domain verdicts.Domain) verdicts.Limited {
