@@ -98,8 +98,13 @@ func TestRequestThatWaits(t *testing.T) {
 			if _, err := client.Write([]byte("GET")); err != nil {
 				t.Fatal(err)
 			}
-			for !hasInput(conn) {
-				time.Sleep(time.Millisecond) // the system hands it over
+			raw, err := conn.(*net.TCPConn).SyscallConn()
+			if err != nil {
+				t.Fatal(err)
+			}
+			// It waits until the system has handed the input over, and reads nothing of it.
+			if err := raw.Read(func(uintptr) bool { return hasInput(conn) }); err != nil {
+				t.Fatal(err)
 			}
 		}
 		c.changed(conn, http.StateNew)
