@@ -39,6 +39,7 @@ var detectorFamily = family{name: "detector", enabled: true, metrics: slices.Con
 	domainMetrics("gpu_mig_", "GPU instance", func(in *sampler.InstanceState) *detector.Judgement[gpu.ProcessID] { return &in.Judgement }),
 	otherMetrics,
 	findingMetrics,
+	incidentMetrics,
 )}
 
 // domainMetrics are the series of a forecast: those of a GPU or of a GPU instance.

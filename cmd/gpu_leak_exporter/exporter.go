@@ -30,6 +30,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/source"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
@@ -112,6 +113,7 @@ func newSampler(cfg *config, src gpu.Source, logger log.Logger) (*sampler.Sample
 		ProcFS:        cfg.source.ProcFS,
 		StateFile:     cfg.stateFile,
 		StateInterval: cfg.stateInterval,
+		Incidents:     incident.NewStore(cfg.incidentDir, incident.Most, logger),
 		Fleet:         cfg.ofFleet(),
 		Logger:        logger,
 	}

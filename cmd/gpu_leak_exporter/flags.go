@@ -68,6 +68,7 @@ type config struct {
 	lifecycle       bool
 	stateFile       string
 	stateInterval   time.Duration
+	incidentDir     string
 	sites           bool
 }
 
@@ -240,6 +241,19 @@ func (p *parser) stateFlags() {
 		cli.Checked("detector.state-file", &c.stateFile, checkSaveFile), "")
 	p.flag("detector.state-interval", "How much of the detector's windows a crash may lose.",
 		cli.Duration("detector.state-interval", &c.stateInterval, time.Second, time.Hour), "30s")
+	p.flag("incident.dir", "Directory in which the last 64 incidents outlive a restart, a JSON file each. Empty: they do not.",
+		cli.Checked("incident.dir", &c.incidentDir, checkDir), "")
+}
+
+// checkDir refuses what is no directory.
+func checkDir(s string) error {
+	if s == "" {
+		return nil
+	}
+	if info, err := os.Stat(s); err != nil || !info.IsDir() {
+		return errors.Join(errors.New("make this directory first, and give it to the user of the exporter"), err)
+	}
+	return nil
 }
 
 // checkSaveFile refuses a file that could never be written.

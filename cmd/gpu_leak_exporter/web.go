@@ -22,7 +22,7 @@ import (
 )
 
 // ownPaths are taken: the metrics have another one.
-var ownPaths = []string{pages.HealthyPath, pages.ReadyPath, pages.PredictPath, pages.RunbookPath, pages.VerdictsPath, pages.SitesPath, pages.ReloadPath}
+var ownPaths = []string{pages.HealthyPath, pages.ReadyPath, pages.PredictPath, pages.RunbookPath, pages.VerdictsPath, pages.SitesPath, pages.IncidentsPath, pages.IncidentsJSONPath, pages.ReloadPath}
 
 // newHandler returns all that is served. state must not block; each request asks
 // it once. reload answers requests to read the configuration again; more are metrics besides those of GPUs.
@@ -50,6 +50,8 @@ func newHandler(cfg *config, state func() *sampler.State, reload http.Handler, b
 	predict := bounds.Pages(pages.NewPredict(page))
 	mux.Handle("GET "+pages.StartPath+"{$}", bounds.Pages(pages.NewStart(page)))
 	mux.Handle("GET "+pages.PredictPath, predict)
+	mux.Handle("GET "+pages.IncidentsPath, bounds.Pages(pages.NewIncidents(page)))
+	mux.Handle("GET "+pages.IncidentsJSONPath, bounds.Pages(pages.NewIncidentsJSON(state)))
 	mux.Handle("GET "+pages.RunbookPath, bounds.Pages(pages.NewRunbook(logger)))
 	mux.Handle("GET "+pages.MemoryPath, pages.NewMemory(page, predict))
 	return harden(mux), nil

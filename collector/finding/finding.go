@@ -211,6 +211,24 @@ func (m *Memory) Judge(s *Sample) (list []Finding) {
 	return list
 }
 
+// Foretold returns the most urgent alert on growth or on a full memory that there was at the last frame, when it came, and since when
+// the growth was seen, all on the clock of detector.Frame.T; 0 is never.
+func (m *Memory) Foretold() (severity Severity, at, since time.Duration) {
+	since = m.Leak.Since
+	if m.OOM.Since != 0 && (since == 0 || m.OOM.Since < since) {
+		since = m.OOM.Since
+	}
+	if m.Paged != 0 && m.Paged == m.Seen {
+		return Page, min(m.Page.Since+PageWait, m.Seen), since
+	}
+	for _, ticket := range []struct{ begun, wait time.Duration }{{m.Leak.Since, LeakWait}, {m.Full.Since, fullFor}, {m.Loop.Since, 0}} {
+		if came := ticket.begun + ticket.wait; ticket.begun != 0 && came <= m.Seen && (at == 0 || came < at) {
+			severity, at = Ticket, came
+		}
+	}
+	return severity, at, since
+}
+
 // growth adds the findings on growth. Without a verdict, as after a reading that failed, the last ones stay.
 func (m *Memory) growth(s *Sample, of func(Who) *Finding) {
 	j, now := s.Judgement, s.Judgement.T

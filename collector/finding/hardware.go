@@ -30,6 +30,12 @@ var xids = map[Severity]map[uint64]string{
 	},
 }
 
+// EndsPrograms reports whether the programs that used a GPU, or one of them, end with an XID error. Source: NVIDIA's catalogue of XID
+// errors. 45, which comes after the end of any program, tells nothing.
+func EndsPrograms(xid uint64) bool {
+	return slices.Contains([]uint64{13, 31, 43, 48, 62, 79, 94, 95, 109, 119, 120}, xid)
+}
+
 // Hardware is the health of a GPU.
 type Hardware struct {
 	Name    string // with its model

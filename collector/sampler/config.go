@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -40,7 +41,8 @@ type Config struct {
 	// New reads it. The sampler writes it twice in a StateInterval, and when Run ends. A crash loses a StateInterval at most.
 	StateFile     string
 	StateInterval time.Duration
-	Logger        log.Logger // gets what an operator should know, once each
+	Incidents     *incident.Store // gets each out-of-memory and the like; nil keeps none
+	Logger        log.Logger      // gets what an operator should know, once each
 }
 
 // Allocators reads what the memory allocators in processes hold. allocator.Reader does, where there is Linux, and says what the methods
@@ -65,6 +67,6 @@ type Owners interface {
 	Unseen() workload.Unseen
 	Jobs() (workload.Jobs, error)
 	Run(ctx context.Context)
-	Ended(ctx context.Context, containerID string) (well, known bool)
+	Ended(ctx context.Context, containerID string) (code gpu.Opt[int32], known bool)
 	RuntimeProblem() error
 }

@@ -168,18 +168,24 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 
 // remember adds the samples to the histories.
 func (l *loop) remember(sample *gpu.Sample, state *DeviceState) {
-	l.memories[wholeGPU].history.add(sample.T, state.Memory.Used, &state.Judgement.Device)
+	add := func(m *memory, used gpu.Opt[uint64], v *detector.Verdict) {
+		m.history.add(sample.T, used, v)
+		m.hour.Add(sample.T, used)
+	}
+	add(l.memories[wholeGPU], state.Memory.Used, &state.Judgement.Device)
 	for i := range state.Instances {
 		in := &state.Instances[i]
-		l.memories[gpu.Some(in.ID)].history.add(sample.T, in.Memory.Used, &in.Judgement.Device)
+		add(l.memories[gpu.Some(in.ID)], in.Memory.Used, &in.Judgement.Device)
 	}
 	for i := range state.Limited {
 		x := &state.Limited[i]
-		l.limited[x.LimitKey].history.add(sample.T, x.Memory.Used, &x.Judgement.Device)
+		add(l.limited[x.LimitKey], x.Memory.Used, &x.Judgement.Device)
 	}
 	for i := range state.Processes {
 		p := &state.Processes[i]
-		l.processes.entries[keyOf(&p.Process)].history.add(sample.T, p.Used, &p.Verdict)
+		e := l.processes.entries[keyOf(&p.Process)]
+		e.history.add(sample.T, p.Used, &p.Verdict)
+		e.hour.Add(sample.T, p.Used)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -19,6 +20,8 @@ const (
 	firstAsked = 3 * time.Second
 	askedAgain = 10 * time.Second
 	askedUntil = time.Minute
+	// sigterm is the exit code of a container that SIGTERM has stopped: 128 and the number of the signal.
+	sigterm = 143
 )
 
 // departed is a process that is not on its GPU any more.
@@ -34,11 +37,13 @@ type departed struct {
 type ends struct {
 	heights *detector.Heights
 	owners  Owners
-	queue   chan departed
+	// incidents get the exit codes; nil if none are kept.
+	incidents *incident.Store
+	queue     chan departed
 }
 
-func newEnds(heights *detector.Heights, owners Owners) *ends {
-	return &ends{heights: heights, owners: owners, queue: make(chan departed, maxEnds)}
+func newEnds(heights *detector.Heights, owners Owners, incidents *incident.Store) *ends {
+	return &ends{heights: heights, owners: owners, incidents: incidents, queue: make(chan departed, maxEnds)}
 }
 
 // add notes the end of a process of that program. at is the time of its last sample. It never blocks: beyond maxEnds, ends stay
@@ -87,7 +92,11 @@ func (e *ends) ask(ctx context.Context, waiting []departed) []departed {
 		case age >= askedUntil+askedAgain:
 			return true // the runtime is slow
 		}
-		well, known := e.owners.Ended(ctx, l.container)
+		code, known := e.owners.Ended(ctx, l.container)
+		if code.OK && e.incidents != nil {
+			e.incidents.Exited(l.container, code.V)
+		}
+		well := code.OK && (code.V == 0 || code.V == sigterm)
 		told := known && (!well || e.heights.Ended(l.runs, l.at))
 		return told || time.Since(l.since) >= askedUntil
 	})

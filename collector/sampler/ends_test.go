@@ -35,9 +35,9 @@ func containerEnds(answers ...end) (o *owners, asked *atomic.Int32) {
 		owner: func(gpu.ProcessID) (*gpu.Owner, bool) {
 			return &gpu.Owner{Process: "train.py", ContainerID: "c1", Runs: 1}, true
 		},
-		ended: func() (isWell, known bool) {
+		ended: func() (code gpu.Opt[int32], known bool) {
 			e := answers[min(int(asked.Add(1)), len(answers))-1]
-			return e == well, e != unknown
+			return gpu.Some(map[end]int32{well: sigterm, badly: 1}[e]).If(e != unknown), e != unknown
 		},
 	}, asked
 }
@@ -90,7 +90,7 @@ func TestEnds(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				owners, asked := containerEnds(c.answers...)
-				e := newEnds(endedIn(t, 7, at), owners)
+				e := newEnds(endedIn(t, 7, at), owners, nil)
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := inBackground(ctx, e.run)
 				e.add(c.runs, c.container, at)
@@ -125,7 +125,7 @@ func endedIn(t *testing.T, runs detector.Program, at time.Duration) *detector.He
 func TestEndsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners, asked := containerEnds(badly)
-		e := newEnds(detector.NewHeights(), owners)
+		e := newEnds(detector.NewHeights(), owners, nil)
 		for i := range 3 * maxEnds {
 			e.add(1, strconv.Itoa(i), 0)
 		}
@@ -140,7 +140,7 @@ func TestEndsAreBounded(t *testing.T) {
 		cancel()
 		<-ended
 	})
-	e := newEnds(detector.NewHeights(), &owners{})
+	e := newEnds(detector.NewHeights(), &owners{}, nil)
 	if n := testing.AllocsPerRun(1000, func() { e.add(1, "c1", 1) }); n > 0 {
 		t.Errorf("%g allocations", n)
 	}

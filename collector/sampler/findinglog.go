@@ -17,9 +17,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// waitFresh is how old the last verdict on a process may be at its end.
-const waitFresh = time.Minute
-
 // findingLog logs each message on a memory when it begins, and when it is over. So you can read in the morning what the page
 // showed for a minute at night.
 type findingLog struct {
@@ -96,17 +93,6 @@ func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, 
 // judged reports whether a process on a memory is judged.
 func (m *Domain) judged() bool {
 	return slices.ContainsFunc(m.Device.Processes, func(p ProcessState) bool { return m.Has(&p.Process) && p.Verdict.Judged })
-}
-
-// logEnd logs that a process has ended in a full memory before its growth was called a leak. before is its last state.
-func logEnd(logger log.Logger, before *DeviceState, key processKey, at time.Time) {
-	i := slices.IndexFunc(before.Processes, func(p ProcessState) bool { return key == processKey{p.ID, p.Instance} })
-	if i < 0 || at.Sub(before.SampleTime) > waitFresh {
-		return
-	}
-	if p := &before.Processes[i]; p.Verdict.Judged && p.Verdict.Withheld != detector.WithheldNone {
-		level.Warn(logger).Log("msg", finding.Process(p.Owner.Process, p.ID.PID)+" has ended with the memory nearly full, before its growth was called a leak: it "+finding.Reason(p.Verdict.Withheld)+".")
-	}
 }
 
 // sites logs the line of code that allocates most of a leak, once for each question.

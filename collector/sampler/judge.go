@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -20,8 +21,9 @@ type memory struct {
 	profile string // of the instance
 	domain  *detector.Domain[gpu.ProcessID]
 	finding finding.Memory
-	deaths  []finding.End // of this frame, while it was full
+	died    []processKey // with this frame, while it was full
 	history history
+	hour    incident.Hour
 	curve   *Curve // of history, as it was made last
 	// Of processes with a limit: the labels of which the rules know, and when there was one last.
 	labels *finding.Who
@@ -175,7 +177,6 @@ func alone(j *detector.Judgement[gpu.ProcessID]) detector.Judgement[gpu.ProcessI
 // ended notes what follows from the end of a process.
 func (l *loop) ended(x *detector.Exit[gpu.ProcessID], sample *gpu.Sample, instance gpu.Opt[uint32], capacity gpu.Opt[uint64]) {
 	key, m := processKey{x.Key, instance}, l.memories[instance]
-	end := l.endOf(key, sample.T)
 	if e := l.processes.entries[key]; e != nil && e.seen > 0 {
 		l.sampler.ends.add(finding.RunsOn(e.owner, l.info.Name, m.profile), e.owner.ContainerID, e.seen)
 	}
@@ -184,10 +185,7 @@ func (l *loop) ended(x *detector.Exit[gpu.ProcessID], sample *gpu.Sample, instan
 		return
 	}
 	l.exits++
-	m.deaths = append(m.deaths, end)
-	if last := l.published.Load(); last != nil {
-		logEnd(l.logger, last, key, sample.Time)
-	}
+	m.died = append(m.died, key)
 }
 
 // endOf returns the end of a process that was missed at time t.
@@ -222,18 +220,19 @@ func (l *loop) find(state *DeviceState) {
 		if d.Judgement.T == 0 {
 			continue // nothing is known of it this time
 		}
-		m, s := l.memories[d.Instance], d.Sample()
-		if d.Limited != nil {
-			m = l.limited[d.Limited.LimitKey]
+		m, s := l.memoryOn(&d), d.Sample()
+		for _, key := range m.died {
+			s.Ends = append(s.Ends, l.endOf(key, d.Judgement.T))
 		}
-		s.Ends, s.FillsWithin = m.deaths, l.sampler.cfg.Detector.FillsWithin
+		l.tellDeaths(&d, m.died)
+		s.FillsWithin = l.sampler.cfg.Detector.FillsWithin
 		for _, f := range m.finding.Judge(s) {
 			if d.Limited != nil {
 				f.Zombie = detector.Value{} // it is told of the GPU
 			}
 			state.Findings = append(state.Findings, FindingState{Instance: d.Instance, Limit: d.limit(), Finding: f})
 		}
-		m.deaths = nil
+		m.died = nil
 	}
 	firstEnd(state, l.published.Load())
 }

@@ -183,12 +183,12 @@ func (l *loop) judgeLimit(x *LimitedState, sample *gpu.Sample, state *DeviceStat
 			gone := &j.Exited[i]
 			key := processKey{gone.Key, x.Instance}
 			if e := l.processes.entries[key]; gone.NearCapacity && (e == nil || !e.listed) { // else only its limit is gone
-				m.deaths = append(m.deaths, l.endOf(key, sample.T))
+				m.died = append(m.died, key)
 			}
 		}
 		x.Judgement = alone(j)
 	}
-	if len(x.members) > 0 || len(m.deaths)+len(m.finding.Ends) > 0 {
+	if len(x.members) > 0 || len(m.died)+len(m.finding.Ends) > 0 {
 		state.Limited = append(state.Limited, *x)
 		state.addLimits(x)
 	}

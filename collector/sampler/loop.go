@@ -17,6 +17,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -40,6 +41,7 @@ type loop struct {
 	done    chan struct{} // closed when run has returned
 	reading stopwatch     // since when the GPU is being read; each call starts it anew
 	retired stopwatch     // since when the device is gone
+	xids    chan uint64   // XID errors that end programs, not told yet
 	*progress
 }
 
@@ -77,7 +79,7 @@ type progress struct {
 func newLoop(s *Sampler, d gpu.Device) *loop {
 	info := d.Info()
 	l := &loop{
-		sampler: s, device: d, info: info, done: make(chan struct{}), cancel: func() {},
+		sampler: s, device: d, info: info, done: make(chan struct{}), cancel: func() {}, xids: make(chan uint64, 16),
 		logger:   log.With(s.cfg.Logger, "gpu", info.IndexLabel(), "uuid", info.UUID),
 		progress: &progress{processes: newProcessTable(s.cfg, info.IndexLabel(), s.jobs.Load, s.limitsOn(info.UUID)), resolve: s.resolve.Load(), limited: map[LimitKey]*memory{}},
 	}
@@ -94,6 +96,7 @@ func (l *loop) start(ctx context.Context) {
 
 func (l *loop) run(ctx context.Context) {
 	defer close(l.done)
+	defer l.tellXIDs()
 	defer l.prepare()
 	for {
 		missed, err := l.device.Wait(ctx)
@@ -123,6 +126,7 @@ func (l *loop) prepare() {
 
 // step takes one sample and publishes it. Only then does it read the status, which may take much longer.
 func (l *loop) step(ctx context.Context) {
+	l.tellXIDs()
 	l.reading.start()
 	defer l.reading.stop()
 	began := time.Now()
@@ -152,6 +156,9 @@ func (l *loop) step(ctx context.Context) {
 // fail publishes that the GPU cannot be read.
 func (l *loop) fail(err error) {
 	if wentAway(err) {
+		if !l.lost && errors.Is(err, gpu.ErrLost) {
+			l.tellLast(incident.Lost, nil)
+		}
 		l.forget()
 	}
 	l.fault.failed(level.Error(l.logger), err, "msg", "GPU cannot be read, will try again", "alert", finding.Lost)
@@ -234,11 +241,11 @@ func (l *loop) publish(sample *gpu.Sample) {
 		state.UsedPeak = gpu.Some(l.peak.Add(sample.T, peakSpan, sample.Memory.Used.V))
 	}
 	l.judge(sample, state)
-	l.processes.bury(l.knows)
 	l.processes.show(sample, state)
 	l.locate(sample, state)
 	state.ExitsNearCapacity = l.exits
 	l.find(state)
+	l.processes.bury(l.knows)
 	state.toWall(l.ahead)
 	l.draw(sample, state)
 	l.said.update(l.logger, state, &l.sampler.cfg.Detector)

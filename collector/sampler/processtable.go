@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -63,7 +64,8 @@ type processEntry struct {
 	verdict     detector.Verdict
 	share       detector.Value
 	grows       detector.Inside
-	history     history     // since it is shown
+	history     history // since it is shown
+	hour        incident.Hour
 	limits      []gpu.Limit // as they were known last
 	curve       *Curve      // of history, as it was made last; nil if it is not drawn
 }

@@ -98,7 +98,7 @@ func New(source gpu.Source, cfg Config) (*Sampler, error) {
 	if cfg.Owners != nil {
 		cfg.Owners.NameWith(s.secret)
 		s.jobs.Store(&jobsState{})
-		s.ends = newEnds(s.heights, cfg.Owners)
+		s.ends = newEnds(s.heights, cfg.Owners, cfg.Incidents)
 	}
 	s.Configure(cfg.Resolve)
 	return s, nil
@@ -115,6 +115,9 @@ func (s *Sampler) Run(ctx context.Context) {
 	}
 	if s.cfg.Owners != nil {
 		tasks = append(tasks, s.cfg.Owners.Run, s.followJobs, s.ends.run)
+	}
+	if s.cfg.Incidents != nil {
+		tasks = append(tasks, s.cfg.Incidents.Run)
 	}
 	for _, task := range tasks {
 		s.running.Go(func() { task(ctx) })
@@ -171,15 +174,22 @@ func (s *Sampler) event(e gpu.Event) {
 		return
 	}
 	msg, info, means := "XID error of a GPU that is not listed", gpu.Info{UUID: e.UUID, PCIBusID: e.PCIBusID, Index: -1}, finding.Message{}
+	var of *loop
 	for _, l := range s.shared.Load().loops {
 		if l.info.UUID == e.UUID || e.UUID == "" && l.info.PCIBusID == e.PCIBusID {
-			msg, info, means = "XID error", l.info, finding.XID(e.XID)
+			of, msg, info, means = l, "XID error", l.info, finding.XID(e.XID)
 			break
 		}
 	}
 	count, worth := s.xids.add(cmp.Or(info.UUID, info.PCIBusID), e)
 	if !worth {
 		return
+	}
+	if of != nil && finding.EndsPrograms(e.XID) {
+		select {
+		case of.xids <- e.XID:
+		default: // it does not read its GPU: the log has it
+		}
 	}
 	logger := log.With(level.Warn(s.cfg.Logger), "msg", msg, "xid", e.XID, "gpu", info.IndexLabel(), "uuid", info.UUID, "pci_bus_id", info.PCIBusID, "count", count)
 	if means.Alert != "" {
@@ -329,6 +339,9 @@ func (s *Sampler) State() *State {
 		state.DriverReason = reasonHangs
 	}
 	state.StateFile = s.saved.Load()
+	if s.cfg.Incidents != nil {
+		state.Incidents = s.cfg.Incidents.Now()
+	}
 	for _, l := range shared.loops {
 		d := l.current()
 		if d == nil {

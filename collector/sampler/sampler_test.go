@@ -19,6 +19,7 @@ import (
 	"github.com/go-kit/log"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -204,6 +205,7 @@ func runHanging(t *testing.T, source *scriptSource, change func(*Config), test f
 		cfg := Config{
 			SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, ProcessMax: 64, ProcessMinAge: 10 * time.Second,
 			Groups: gpu.Groups, Detector: detector.DefaultConfig(), Logger: log.NewLogfmtLogger(&out),
+			Incidents: incident.NewStore("", incident.Most, log.NewLogfmtLogger(&out)),
 		}
 		if change != nil {
 			change(&cfg)
@@ -712,7 +714,7 @@ type owners struct {
 	jobs       func() (workload.Jobs, error)
 	unseen     func() (workload.Unseen, error)
 	limits     func() ([]gpu.Limit, error)
-	ended      func() (well, known bool)
+	ended      func() (code gpu.Opt[int32], known bool)
 	secret     []byte
 }
 
@@ -755,10 +757,15 @@ func (o *owners) Unseen() workload.Unseen {
 	return u
 }
 
-func (o *owners) Ended(context.Context, string) (well, known bool) { return o.ended() }
-func (o *owners) NameWith(secret []byte)                           { o.secret = secret }
-func (*owners) Run(context.Context)                                {}
-func (*owners) RuntimeProblem() error                              { return nil }
+func (o *owners) Ended(context.Context, string) (code gpu.Opt[int32], known bool) {
+	if o.ended == nil {
+		return code, true
+	}
+	return o.ended()
+}
+func (o *owners) NameWith(secret []byte) { o.secret = secret }
+func (*owners) Run(context.Context)      {}
+func (*owners) RuntimeProblem() error    { return nil }
 
 // latePods are owners of whose processes the pod is known after so many questions. asked returns how many there were.
 func latePods(late map[uint32]int) (o *owners, asked func(pid uint32) int) {

@@ -12,6 +12,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -32,6 +33,8 @@ type State struct {
 	DeviceHolders []DeviceHolder
 	// StateFile tells how the last writing of the state file went; nil before that, and without such a file.
 	StateFile *FileState
+	// Incidents are the last ones; nil if none are kept.
+	Incidents *incident.Snapshot
 	// Reload tells how the last reading of the detector's rules went; nil without rules. The Sampler leaves it to its caller.
 	Reload *FileState
 }

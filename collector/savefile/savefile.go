@@ -63,10 +63,15 @@ func (k Kind) write(path string, body []byte) error {
 	if err := k.tooLarge(int64(len(body) + len(k.head(body)) + 1)); err != nil {
 		return err
 	}
+	return Replace(path, []byte(k.head(body)+"\n"), body)
+}
+
+// Replace is Write for a file without a kind, whose content has these parts.
+func Replace(path string, parts ...[]byte) error {
 	if is, err := os.Stat(path); err == nil && !is.Mode().IsRegular() {
 		return errNoFile // a device must stay one
 	}
-	return replace(path, []byte(k.head(body)+"\n"), body)
+	return replace(path, parts...)
 }
 
 // Read returns the body of a file. The error wraps fs.ErrNotExist or ErrUnusable; or it says that the file is not the

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
@@ -287,13 +288,10 @@ func placeOf(ctr *runtimeapi.Container) place {
 	}
 }
 
-// sigterm is the exit code of a container that SIGTERM has stopped: 128 and the number of the signal.
-const sigterm = 143
-
-// Ended reports whether a container has ended well: with exit code 0 or by SIGTERM. known means that the answer is final.
-// It is false while the container runs, and where the runtime has not answered. A container that is forgotten, or whose
-// runtime does not serve Kubernetes, counts as not ended well. Ended asks the runtime, which may take seconds.
-func (r *Resolver) Ended(ctx context.Context, containerID string) (well, known bool) {
+// Ended returns the exit code of a container. known means that the answer is final. It is false while the container runs, and where
+// the runtime has not answered. A container that is forgotten, or whose runtime does not serve Kubernetes, has no code. Ended asks the
+// runtime, which may take seconds.
+func (r *Resolver) Ended(ctx context.Context, containerID string) (code gpu.Opt[int32], known bool) {
 	c := r.containers
 	c.mu.Lock()
 	sockets, needed := c.sockets, c.needed
@@ -310,10 +308,10 @@ func (r *Resolver) Ended(ctx context.Context, containerID string) (well, known b
 		switch {
 		case err == nil:
 			exited := is.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED
-			return exited && (is.GetExitCode() == 0 || is.GetExitCode() == sigterm), exited
+			return gpu.Some(is.GetExitCode()).If(exited), exited
 		case status.Code(err) != codes.NotFound && status.Code(err) != codes.Unimplemented:
 			known = false
 		}
 	}
-	return false, known
+	return code, known
 }

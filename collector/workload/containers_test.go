@@ -22,6 +22,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // fakeRuntime answers ListContainers, and has the status of one container.
@@ -508,37 +510,35 @@ func TestEnded(t *testing.T) {
 	}
 	failed := func(code codes.Code) *fakeRuntime { return &fakeRuntime{err: status.Error(code, "not now")} }
 	for _, c := range []struct {
-		name        string
-		runtime     *fakeRuntime
-		well, known bool
+		name    string
+		runtime *fakeRuntime
+		code    gpu.Opt[int32]
+		known   bool
 	}{
-		{"done", exited(0), true, true},
-		{"failed", exited(1), false, true},
-		{"crashed", exited(139), false, true},
-		{"terminated", exited(143), true, true},
-		{"killed", exited(137), false, true},
-		{"interrupted", exited(130), false, true},
-		{"still running", &fakeRuntime{status: &runtimeapi.ContainerStatus{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}, false, false},
-		{"nothing is told", &fakeRuntime{}, false, false},
-		{"forgotten", failed(codes.NotFound), false, true},
-		{"no Kubernetes", failed(codes.Unimplemented), false, true},
-		{"no answer", failed(codes.Unavailable), false, false},
+		{"done", exited(0), gpu.Some[int32](0), true},
+		{"killed", exited(137), gpu.Some[int32](137), true},
+		{"still running", &fakeRuntime{status: &runtimeapi.ContainerStatus{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}, gpu.Opt[int32]{}, false},
+		{"nothing is told", &fakeRuntime{}, gpu.Opt[int32]{}, false},
+		{"forgotten", failed(codes.NotFound), gpu.Opt[int32]{}, true},
+		{"no Kubernetes", failed(codes.Unimplemented), gpu.Opt[int32]{}, true},
+		{"no answer", failed(codes.Unavailable), gpu.Opt[int32]{}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			socket := runtimeSocket(t)
 			serveAt(t, socket, func(s *grpc.Server) { runtimeapi.RegisterRuntimeServiceServer(s, c.runtime) })
 			r := newTree(t).resolver(Config{RuntimeSockets: []string{runtimeSocket(t), socket}})
-			ended(t, r, idA, c.well, c.known)
-			ended(t, r, idB, false, true)
+			ended(t, r, idA, c.code, c.known)
+			ended(t, r, idB, gpu.Opt[int32]{}, true)
 		})
 	}
-	ended(t, newTree(t).resolver(Config{RuntimeSockets: []string{runtimeSocket(t)}}), idA, false, false) // without its runtime
-	ended(t, newTree(t).resolver(Config{}), idA, false, true)                                            // without a runtime
+	ended(t, newTree(t).resolver(Config{RuntimeSockets: []string{runtimeSocket(t)}}), idA, gpu.Opt[int32]{}, false) // without its runtime
+	ended(t, newTree(t).resolver(Config{}), idA, gpu.Opt[int32]{}, true)                                            // without a runtime
 }
 
-// ended checks how a container has ended, if that is known.
-func ended(t *testing.T, r *Resolver, id string, well, known bool) {
+// ended checks the exit code of a container, and whether the answer is final.
+func ended(t *testing.T, r *Resolver, id string, code gpu.Opt[int32], known bool) {
 	t.Helper()
-	gotWell, gotKnown := r.Ended(t.Context(), id)
-	equal(t, [2]bool{gotWell, gotKnown}, [2]bool{well, known}, "%s: well, known", id)
+	gotCode, gotKnown := r.Ended(t.Context(), id)
+	equal(t, gotCode, code, "%s: the exit code", id)
+	equal(t, gotKnown, known, "%s: known", id)
 }

@@ -64,6 +64,9 @@ func Screen(d *verdicts.Data, top, columns int) string {
 	}
 	fmt.Fprintln(&b, Wrap(strings.ToUpper(Of(d.Severity).String())+": "+headline, columns, ""))
 	fmt.Fprint(&b, d.Time.UTC().Format("As of 2006-01-02 15:04:05 MST\n"), &found)
+	if i := d.Incident; i != nil {
+		fmt.Fprintln(&b, Wrap(i.Time.UTC().Format("Last incident 2006-01-02 15:04: ")+sentence(i.Text), columns, "  "))
+	}
 	memories(&b, d)
 	users(&b, d, top)
 	return b.String()

@@ -20,6 +20,7 @@ type (
 		Severity string    `json:"severity"`       // note, unknown, ticket or page
 		Text     string    `json:"text"`           // sums up
 		Findings []Finding `json:"findings"`       // the most urgent first
+		Incident *Incident `json:"last_incident"`
 		Driver   Driver    `json:"driver"`
 		Devices  []Device  `json:"devices"`
 	}
@@ -28,6 +29,11 @@ type (
 		Severity string `json:"severity"`
 		Alert    string `json:"alert"` // that says the same; "" where there is none
 		Text     string `json:"text"`
+	}
+	// Incident is the last program that ended while its memory was full, or with its GPU; nil if there was none.
+	Incident struct {
+		Time time.Time `json:"time"`
+		Text string    `json:"text"`
 	}
 	// Driver says whether the driver answers, and why not.
 	Driver struct {

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -30,6 +31,9 @@ const (
 	MemoryPath  = PredictPath + "/{" + memoryValue + "}"
 	// RunbookPath is what NewRunbook serves.
 	RunbookPath = "/runbook"
+	// IncidentsPath is what NewIncidents serves, and IncidentsJSONPath what NewIncidentsJSON does.
+	IncidentsPath     = incident.Page
+	IncidentsJSONPath = "/api/v1/incidents"
 	// SitesPath is what NewSites serves.
 	SitesPath = "/api/v1/sites"
 	// VerdictsPath, HealthyPath, ReadyPath and ReloadPath are served by others.

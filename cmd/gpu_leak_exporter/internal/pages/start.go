@@ -27,6 +27,7 @@ func NewStart(h *Config) http.Handler {
 	links := []startLink{
 		{PredictPath, "Predictions", "which GPU runs out of memory, when, and why: with a curve of each"},
 		{h.MetricsPath, "Metrics", "what Prometheus scrapes"},
+		{IncidentsPath, "Incidents", "what ended while its memory was full: who filled it, and whether an alert came before"},
 		{VerdictsPath, "Verdicts", "the judgement of each GPU, process and workload, as JSON"},
 	}
 	if h.Sites {

@@ -51,6 +51,10 @@ func Of(s *sampler.State, cfg *detector.Config) verdicts.Data {
 		m := &report.Messages[i]
 		data.Findings = append(data.Findings, verdicts.Finding{Severity: m.Severity.String(), Alert: m.Alert, Text: m.Text()})
 	}
+	if s.Incidents != nil && len(s.Incidents.List) > 0 {
+		last := s.Incidents.List[len(s.Incidents.List)-1]
+		data.Incident = &verdicts.Incident{Time: last.Time, Text: last.Text}
+	}
 	for _, d := range s.Devices {
 		data.Devices = append(data.Devices, deviceOf(d, s.Time, cfg))
 	}

@@ -1,0 +1,177 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package incident keeps what was known when a program ran out of GPU memory, or lost its GPU: what filled the memory, its last hour,
+// and whether an alert came before.
+package incident
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
+)
+
+// Version is that of the layout of an Incident as JSON. It changes when a field gets another meaning.
+const Version = 1
+
+const (
+	// Step is the time between two values of a course, and Span how long a course is.
+	Step = 10 * time.Second
+	Span = time.Hour
+	// MaxProcesses is how many processes an incident tells of.
+	MaxProcesses = 8
+)
+
+// Kind says what happened.
+type Kind string
+
+// The kinds of incidents.
+const (
+	OutOfMemory Kind = "oom"       // a process ended while its memory was full
+	Limit       Kind = "limit"     // the same, at the limit of its container
+	Refused     Kind = "allocator" // the framework in a process was refused memory
+	Lost        Kind = "gpu_lost"  // the GPU has lost its memory
+	XID         Kind = "xid"       // an XID error that ends programs
+)
+
+// Kinds are all kinds. Growth can foretell the first three.
+var Kinds = []Kind{OutOfMemory, Limit, Refused, Lost, XID}
+
+// Foretold reports whether growth can foretell incidents of this kind.
+func (k Kind) Foretold() bool { return k == OutOfMemory || k == Limit || k == Refused }
+
+// Incident is what was known at one end. It is immutable once a Store has it, and is the document that the exporter writes.
+type Incident struct {
+	Version int       `json:"version"`
+	ID      string    `json:"id"` // unique in a Store
+	Kind    Kind      `json:"kind"`
+	Time    time.Time `json:"time"` // of the last sample before it
+	Text    string    `json:"text"`
+	// GPU is the index of the GPU, and Memory names the memory that was full: of the GPU, of a GPU instance, or within a limit.
+	GPU      string          `json:"gpu"`
+	UUID     string          `json:"uuid"`
+	Memory   string          `json:"memory"`
+	Capacity gpu.Opt[uint64] `json:"capacity_bytes"`
+	Used     gpu.Opt[uint64] `json:"used_bytes"`
+	XID      uint64          `json:"xid,omitempty"`
+	Finding  Finding         `json:"finding"`
+	// Start is when Course begins, and those of the processes. They have a value for each Step: the highest use in it, in bytes.
+	Start     time.Time         `json:"start"`
+	Step      float64           `json:"step_seconds"`
+	Course    []gpu.Opt[uint64] `json:"course_bytes"`
+	Processes []Process         `json:"processes"`       // those that ended, then the largest
+	Others    int               `json:"other_processes"` // not in the list
+}
+
+// Finding is what the exporter had said of the memory.
+type Finding struct {
+	Text  string     `json:"text"`  // the most urgent finding; "" if there was none
+	Since *time.Time `json:"since"` // when the growth was first seen
+	// By is the most urgent alert that was there: page, ticket or nothing. At is when it came.
+	By string     `json:"by"`
+	At *time.Time `json:"at"`
+	// Reason is why growth was not called a leak; "" if it was, or if there was none.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Process is a process that used the memory.
+type Process struct {
+	finding.Who
+	PID       uint32            `json:"pid"`
+	Ended     bool              `json:"ended"`
+	ExitCode  gpu.Opt[int32]    `json:"exit_code,omitzero"` // of its container
+	Used      gpu.Opt[uint64]   `json:"memory_used_bytes"`
+	Allocator *gpu.Allocator    `json:"allocator,omitempty"`
+	Lines     []Line            `json:"lines,omitempty"` // of code that hold most, as far as they are known
+	Course    []gpu.Opt[uint64] `json:"course_bytes"`
+	// ContainerID is that of its container; "" if it is not known.
+	ContainerID string `json:"-"`
+}
+
+// Line is a line of code, and the memory that it allocated.
+type Line struct {
+	Line  string `json:"line"`
+	Bytes uint64 `json:"bytes"`
+}
+
+// name names a process for a sentence.
+func (p *Process) name() string {
+	return finding.Joined(" of ", finding.Process(p.Process, p.PID), p.Place())
+}
+
+// growth returns by how many bytes a process grew over its course, and in what time.
+func (p *Process) growth() (bytes uint64, over time.Duration) {
+	known := func(v gpu.Opt[uint64]) bool { return v.OK }
+	first := slices.IndexFunc(p.Course, known)
+	if first < 0 {
+		return 0, 0
+	}
+	last := len(p.Course) - 1
+	for !p.Course[last].OK {
+		last--
+	}
+	return p.Course[last].V - min(p.Course[first].V, p.Course[last].V), time.Duration(last-first) * Step
+}
+
+// describe says in two sentences what filled the memory, and whether an alert came before.
+func (i *Incident) describe() string {
+	subject, name := (*Process)(nil), "A process"
+	if len(i.Processes) > 0 && (i.Processes[0].Ended || i.Kind == Refused) {
+		subject = &i.Processes[0]
+		name = subject.name()
+	}
+	text := name + " ended when " + i.Memory + " was full"
+	switch i.Kind {
+	case Lost:
+		text = i.Memory + " was lost"
+	case XID:
+		text = fmt.Sprintf("%s reported XID %d", i.Memory, i.XID)
+	case Refused:
+		text = name + " was refused memory on " + i.Memory
+	}
+	if most, bytes, over := i.filler(); most != nil && most.Used.OK {
+		held := most.name()
+		if most == subject {
+			held = "it"
+		}
+		text += ": " + held + " held " + humanize.Bytes(float64(most.Used.V))
+		if i.Capacity.OK {
+			text += " of " + humanize.Bytes(float64(i.Capacity.V))
+		}
+		if bytes > 0 {
+			text += ", " + humanize.Bytes(float64(bytes)) + " more than " + humanize.Duration(over) + " before"
+		}
+	}
+	return finding.Joined(" ", text+".", i.foretold())
+}
+
+// filler returns the process that grew most, or else holds most, and its growth; nil without processes.
+func (i *Incident) filler() (most *Process, grown uint64, over time.Duration) {
+	for k := range i.Processes {
+		p := &i.Processes[k]
+		bytes, in := p.growth()
+		if most == nil || cmp.Or(cmp.Compare(bytes, grown), cmp.Compare(p.Used.V, most.Used.V)) > 0 {
+			most, grown, over = p, bytes, in
+		}
+	}
+	return most, grown, over
+}
+
+// foretold says whether an alert came before; "" of what growth cannot foretell.
+func (i *Incident) foretold() string {
+	f := &i.Finding
+	switch {
+	case !i.Kind.Foretold():
+		return ""
+	case f.At != nil:
+		return "A " + f.By + " had come " + humanize.Duration(i.Time.Sub(*f.At)) + " before."
+	case f.Reason != "":
+		return "No alert came before: the growth " + f.Reason + "."
+	}
+	return "No alert came before."
+}

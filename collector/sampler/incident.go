@@ -1,0 +1,132 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sampler
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
+)
+
+// tell keeps an incident on a memory, as it was at the last sample. died are the processes that have ended since. more adds what only
+// its kind has; it may be nil.
+func (l *loop) tell(kind incident.Kind, of *Domain, died []processKey, more func(*incident.Incident)) {
+	m := l.memoryOn(of)
+	if l.sampler.cfg.Incidents == nil || m == nil {
+		return
+	}
+	wall := func(t time.Duration) time.Time { return time.Unix(0, int64(t+l.ahead)).UTC() }
+	from, to := m.hour.Since(), m.finding.Seen
+	i := &incident.Incident{
+		Kind: kind, Time: of.Device.SampleTime.UTC(), GPU: l.info.IndexLabel(), UUID: l.info.UUID, Memory: of.Name,
+		Capacity: of.Memory.Capacity(), Used: of.Memory.Used,
+		Start: wall(from), Step: incident.Step.Seconds(), Course: m.hour.Course(from, to),
+	}
+	i.Finding = l.findingOn(of, m, wall)
+	i.Processes, i.Others = l.users(of, died, from, to)
+	if more != nil {
+		more(i)
+	}
+	l.sampler.cfg.Incidents.Add(i)
+}
+
+// tellDeaths keeps an incident if processes died with this frame, while the memory was full.
+func (l *loop) tellDeaths(now *Domain, died []processKey) {
+	if len(died) == 0 {
+		return
+	}
+	kind, of := incident.OutOfMemory, now
+	if now.Limited != nil {
+		kind = incident.Limit
+	}
+	if last := l.published.Load(); last != nil && last.Up {
+		for _, d := range last.Domains() {
+			if d.Instance == now.Instance && same(d.limit(), now.limit()) {
+				of = &d
+			}
+		}
+	}
+	l.tell(kind, of, died, nil)
+}
+
+// memoryOn returns what the loop knows of a memory; nil if it does not know it any more.
+func (l *loop) memoryOn(of *Domain) *memory {
+	if of.Limited != nil {
+		return l.limited[of.Limited.LimitKey]
+	}
+	return l.memories[of.Instance]
+}
+
+// findingOn returns what was said of a memory at the last sample.
+func (l *loop) findingOn(of *Domain, m *memory, wall func(time.Duration) time.Time) (f incident.Finding) {
+	moment := func(t time.Duration) *time.Time {
+		if t == 0 {
+			return nil
+		}
+		at := wall(t)
+		return &at
+	}
+	severity, at, since := m.finding.Foretold()
+	f.By, f.At, f.Since = "nothing", moment(at), moment(since)
+	if at != 0 {
+		f.By = severity.String()
+	}
+	if v := &of.Judgement.Device; !v.Leak {
+		f.Reason = finding.Reason(v.Withheld)
+	}
+	if list := of.Messages(&l.sampler.cfg.Detector); len(list) > 0 {
+		f.Text = list[0].Text()
+	}
+	return f
+}
+
+// users returns the processes on a memory, those that have ended and then the largest, and how many more there are.
+func (l *loop) users(of *Domain, died []processKey, from, to time.Duration) (list []incident.Process, more int) {
+	add := func(p *gpu.Process, e *processEntry, sites []Site) {
+		u := incident.Process{
+			Who: finding.Of(e.owner), PID: p.ID.PID, ContainerID: e.owner.ContainerID, Ended: slices.Contains(died, keyOf(p)),
+			Used: p.Used, Allocator: p.Allocator, Course: e.hour.Course(from, to),
+		}
+		for _, s := range sites {
+			u.Lines = append(u.Lines, incident.Line(s))
+		}
+		list = append(list, u)
+	}
+	for i := range of.Device.Processes {
+		p := &of.Device.Processes[i]
+		if e := l.processes.entries[keyOf(&p.Process)]; e != nil && (of.Has(&p.Process) || !of.Instance.OK && of.Limited == nil) {
+			add(&p.Process, e, p.LeakSites())
+		}
+	}
+	for _, key := range died {
+		has := func(p ProcessState) bool { return keyOf(&p.Process) == key }
+		if e := l.processes.entries[key]; e != nil && !slices.ContainsFunc(of.Device.Processes, has) { // too young for series
+			add(&gpu.Process{ID: key.id, Instance: key.instance, Used: gpu.Some(e.used)}, e, nil)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b incident.Process) int {
+		return cmp.Or(-compareBool(a.Ended, b.Ended), -cmp.Compare(a.Used.V, b.Used.V))
+	})
+	more = max(0, len(list)-incident.MaxProcesses)
+	return list[:len(list)-more], more
+}
+
+// tellLast keeps an incident on the whole GPU, as it was at the last sample.
+func (l *loop) tellLast(kind incident.Kind, more func(*incident.Incident)) {
+	if last := l.published.Load(); last != nil && last.Up {
+		l.tell(kind, &Domain{Device: last, Name: last.Name(), Memory: last.Memory, Judgement: &last.Judgement}, nil, more)
+	}
+}
+
+// tellXIDs keeps incidents of the XID errors since the last sample.
+func (l *loop) tellXIDs() {
+	for len(l.xids) > 0 {
+		code := <-l.xids
+		l.tellLast(incident.XID, func(i *incident.Incident) { i.XID = code })
+	}
+}
