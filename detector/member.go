@@ -162,6 +162,9 @@ func (d *Domain[K]) endMember(key K, m *member) {
 	}
 }
 
+// Exited returns the members that are gone with the last frame. It costs nothing, and is valid until the next one.
+func (d *Domain[K]) Exited() []Exit[K] { return d.out.Exited }
+
 // Knows reports whether a Judgement can still have that key: the process is a member, or its memory may have stayed.
 func (d *Domain[K]) Knows(key K) bool {
 	return d.members[key] != nil || slices.ContainsFunc(d.exits.List, func(e process.Exit[K]) bool { return e.Key == key })

@@ -65,6 +65,7 @@ type Incident struct {
 	Step      float64           `json:"step_seconds"`
 	Course    []gpu.Opt[uint64] `json:"course_bytes"`
 	Processes []Process         `json:"processes"`       // those that ended, then the largest
+	Ended     int               `json:"ended_processes"` // in the list or not
 	Others    int               `json:"other_processes"` // not in the list
 }
 
@@ -125,7 +126,13 @@ func (i *Incident) describe() string {
 		subject = &i.Processes[0]
 		name = subject.name()
 	}
+	if i.Ended > 1 {
+		name += fmt.Sprintf(" and %d more", i.Ended-1)
+	}
 	text := name + " ended when " + i.Memory + " was full"
+	if i.Used.OK && i.Capacity.OK {
+		text += fmt.Sprintf(" (%s of %s)", humanize.Bytes(float64(i.Used.V)), humanize.Bytes(float64(i.Capacity.V)))
+	}
 	switch i.Kind {
 	case Lost:
 		text = i.Memory + " was lost"
@@ -136,13 +143,10 @@ func (i *Incident) describe() string {
 	}
 	if most, bytes, over := i.filler(); most != nil && most.Used.OK {
 		held := most.name()
-		if most == subject {
+		if most == subject && i.Ended <= 1 {
 			held = "it"
 		}
 		text += ": " + held + " held " + humanize.Bytes(float64(most.Used.V))
-		if i.Capacity.OK {
-			text += " of " + humanize.Bytes(float64(i.Capacity.V))
-		}
 		if bytes > 0 {
 			text += ", " + humanize.Bytes(float64(bytes)) + " more than " + humanize.Duration(over) + " before"
 		}

@@ -183,9 +183,7 @@ func (l *loop) remember(sample *gpu.Sample, state *DeviceState) {
 	}
 	for i := range state.Processes {
 		p := &state.Processes[i]
-		e := l.processes.entries[keyOf(&p.Process)]
-		e.history.add(sample.T, p.Used, &p.Verdict)
-		e.hour.Add(sample.T, p.Used)
+		l.processes.entries[keyOf(&p.Process)].history.add(sample.T, p.Used, &p.Verdict)
 	}
 }
 

@@ -22,13 +22,22 @@ func (l *loop) tell(kind incident.Kind, of *Domain, died []processKey, more func
 	}
 	wall := func(t time.Duration) time.Time { return time.Unix(0, int64(t+l.ahead)).UTC() }
 	from, to := m.hour.Since(), m.finding.Seen
+	for _, key := range died {
+		if e := l.processes.entries[key]; e != nil {
+			to = max(to, e.seen)
+		}
+	}
 	i := &incident.Incident{
-		Kind: kind, Time: of.Device.SampleTime.UTC(), GPU: l.info.IndexLabel(), UUID: l.info.UUID, Memory: of.Name,
+		Kind: kind, Time: wall(to), GPU: l.info.IndexLabel(), UUID: l.info.UUID, Memory: of.Name,
 		Capacity: of.Memory.Capacity(), Used: of.Memory.Used,
 		Start: wall(from), Step: incident.Step.Seconds(), Course: m.hour.Course(from, to),
 	}
+	if n := len(i.Course); n > 0 && to > m.finding.Seen {
+		i.Used = i.Course[n-1]
+	}
 	i.Finding = l.findingOn(of, m, wall)
 	i.Processes, i.Others = l.users(of, died, from, to)
+	i.Ended = len(died)
 	if more != nil {
 		more(i)
 	}
@@ -90,7 +99,7 @@ func (l *loop) users(of *Domain, died []processKey, from, to time.Duration) (lis
 	add := func(p *gpu.Process, e *processEntry, sites []Site) {
 		u := incident.Process{
 			Who: finding.Of(e.owner), PID: p.ID.PID, ContainerID: e.owner.ContainerID, Ended: slices.Contains(died, keyOf(p)),
-			Used: p.Used, Allocator: p.Allocator, Course: e.hour.Course(from, to),
+			Used: gpu.Some(e.used).If(p.Used.OK), Allocator: p.Allocator, Course: e.hour.Course(from, to),
 		}
 		for _, s := range sites {
 			u.Lines = append(u.Lines, incident.Line(s))

@@ -44,23 +44,27 @@ func (l *loop) learn(sample *gpu.Sample) {
 		l.peak.Add(sample.T, peakSpan, sample.Memory.Used.V)
 	}
 	l.repartition(sample)
-	observe := func(instance gpu.Opt[uint32], frame *detector.Frame[gpu.ProcessID], used gpu.Opt[uint64]) {
+	observe := func(instance gpu.Opt[uint32], frame *detector.Frame[gpu.ProcessID], used, capacity gpu.Opt[uint64]) {
 		m := l.memories[instance]
-		l.observe(m, frame)
+		if l.observe(m, frame) {
+			l.exited(sample, instance, capacity)
+		}
 		m.history.add(sample.T, used, &detector.Verdict{})
+		m.hour.Add(sample.T, used)
 	}
 	frame, _ := l.frames.Device(l.info, sample)
-	observe(wholeGPU, frame, sample.Memory.Used)
+	observe(wholeGPU, frame, sample.Memory.Used, sample.Memory.Capacity())
 	for i := range sample.Instances {
 		in := &sample.Instances[i]
 		frame, _ := l.frames.Instance(l.info, sample, in)
-		observe(gpu.Some(in.ID), frame, in.Memory.Used)
+		observe(gpu.Some(in.ID), frame, in.Memory.Used, in.Memory.Capacity())
 	}
 	for _, x := range limitsOf(sample) {
 		m := l.memoryOf(&x, sample)
 		frame, _ := l.frames.Limited(l.info, sample, x.Memory, x.members)
 		l.observe(m, frame)
 		m.history.add(sample.T, x.Memory.Used, &detector.Verdict{})
+		m.hour.Add(sample.T, x.Memory.Used)
 	}
 }
 
@@ -150,9 +154,7 @@ func (l *loop) take(sample *gpu.Sample, index []int, state *DeviceState, instanc
 	for i := range j.Members {
 		l.processes.judged(sample, index[i], &j.Members[i])
 	}
-	for i := range j.Exited {
-		l.ended(&j.Exited[i], sample, instance, capacity)
-	}
+	l.exited(sample, instance, capacity)
 	for i := range j.Groups {
 		state.Workloads = append(state.Workloads, l.workload(&j.Groups[i], instance))
 	}
@@ -174,18 +176,20 @@ func alone(j *detector.Judgement[gpu.ProcessID]) detector.Judgement[gpu.ProcessI
 	return own
 }
 
-// ended notes what follows from the end of a process.
-func (l *loop) ended(x *detector.Exit[gpu.ProcessID], sample *gpu.Sample, instance gpu.Opt[uint32], capacity gpu.Opt[uint64]) {
-	key, m := processKey{x.Key, instance}, l.memories[instance]
-	if e := l.processes.entries[key]; e != nil && e.seen > 0 {
-		l.sampler.ends.add(finding.RunsOn(e.owner, l.info.Name, m.profile), e.owner.ContainerID, e.seen)
+// exited notes what follows from the ends of processes that this frame has shown.
+func (l *loop) exited(sample *gpu.Sample, instance gpu.Opt[uint32], capacity gpu.Opt[uint64]) {
+	m := l.memories[instance]
+	for _, x := range m.domain.Exited() {
+		key := processKey{x.Key, instance}
+		if e := l.processes.entries[key]; e != nil && e.seen > 0 {
+			l.sampler.ends.add(finding.RunsOn(e.owner, l.info.Name, m.profile), e.owner.ContainerID, e.seen)
+		}
+		l.rememberEnd(&x, sample.T, capacity, instance)
+		if x.NearCapacity {
+			l.exits++
+			m.died = append(m.died, key)
+		}
 	}
-	l.rememberEnd(x, sample.T, capacity, instance)
-	if !x.NearCapacity {
-		return
-	}
-	l.exits++
-	m.died = append(m.died, key)
 }
 
 // endOf returns the end of a process that was missed at time t.

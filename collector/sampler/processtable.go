@@ -95,6 +95,7 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 			*e = processEntry{first: sample.T, busy: min(cmp.Or(e.busy, sample.T), sample.T), newcomer: t.begun, noted: time.Now(), limits: e.limits}
 		}
 		e.listed, e.seen, e.position, e.used = true, sample.T, i, p.Used.V
+		e.hour.Add(sample.T, p.Used)
 		e.verdict, e.share = detector.Verdict{}, detector.Value{}
 		e.grows = detector.InsideUnknown
 		if !p.SM.OK || p.SM.V > 0 {

@@ -25,6 +25,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -46,6 +47,7 @@ type backtest struct {
 	files      []string
 	logs       history.Files
 	output     string
+	incidents  bool
 	failOn     string // the level from which on the exit status is 1
 	step       time.Duration
 	unit       float64 // of the metric, bytes; 0 is to find out
@@ -74,6 +76,7 @@ func Add(app *kingpin.Application, commands command.Commands) {
 	choice("output", "table, json (an object a line, for each series and step) or html (a page with plots).", outputTable, &b.output, outputTable, outputJSON, outputHTML)
 	choice("fail-on", "What the exit status 1 means: verdict (a series was called a leak), ticket (the mixin's rules would have made a ticket or paged) or page.", levelVerdict.String(), &b.failOn,
 		levelVerdict.String(), levelTicket.String(), levelPage.String())
+	cmd.Flag("incidents", "Also tell what ended while its memory was full: who filled it, and whether an alert came before.").BoolVar(&b.incidents)
 	cmd.Flag("step", "Time between two verdicts of --output=json. Alarms between them count as well.").Default("1m").SetValue(cli.Duration("step", &b.step, leastStep, 24*time.Hour))
 	choice("unit", "Unit of the metric of --query: auto (from its name), B or MiB.", "auto", &unit, "auto", "B", "MiB")
 	cmd.Flag("capacity", "Memory that there is, such as 80GiB, instead of what the history says.").SetValue(cli.Bytes("capacity", &b.capacity, leastCapacity, detector.MaxBytes))
@@ -151,6 +154,8 @@ func (b *backtest) check() error {
 		return fmt.Errorf("either files or --prometheus.url, not both: %s", cmp.Or(b.files[0], "-"))
 	case len(slices.DeleteFunc(slices.Clone(b.files), history.IsNamed)) > 1:
 		return errors.New(history.StandardInput + ": can be read only once: name - once")
+	case b.incidents && b.output == outputHTML:
+		return errors.New("--incidents is for --output=table and json")
 	case b.step%leastStep != 0:
 		return fmt.Errorf("--step=%s: must be a multiple of %s", cli.FormatDuration(b.step), cli.FormatDuration(leastStep))
 	case b.prometheus.URL != "" && b.logs.Given():
@@ -183,9 +188,10 @@ func (b *backtest) judgePrometheus(ctx context.Context, stderr io.Writer) (f jud
 
 // judgedFile has the results of a file, or of all.
 type judgedFile struct {
-	results  []*result
-	lines    []Line
-	warnings []string // what was not used of it
+	results   []*result
+	lines     []Line
+	incidents []*incident.Incident // in the order of time
+	warnings  []string             // what was not used of it
 }
 
 // judgeFiles judges the files, several at once. Their series come in the order of the files. After an error it waits for a
@@ -220,6 +226,7 @@ func (b *backtest) judgeFiles(ctx context.Context, stderr io.Writer) (all judged
 			fmt.Fprintf(stderr, "%s: %s\n", command.Program, text)
 		}
 		all.results, all.lines = append(all.results, f.results...), append(all.lines, f.lines...)
+		all.incidents = append(all.incidents, f.incidents...)
 	}
 	slices.SortStableFunc(all.lines, func(a, b Line) int { return a.Time.Compare(b.Time) })
 	if errors.Is(err, context.Canceled) {
@@ -304,6 +311,9 @@ func (b *backtest) judge(ctx context.Context, h history.History) (f judgedFile, 
 		return j.add(m, s)
 	})
 	f.results, f.lines = j.end(), j.lines
+	if b.incidents {
+		f.incidents = j.incidents.Now().List
+	}
 	return f, err
 }
 
@@ -320,11 +330,11 @@ func (b *backtest) limit(s *gpu.Sample) error {
 func (b *backtest) write(w io.Writer, judged judgedFile) (err error) {
 	switch b.output {
 	case outputJSON:
-		err = writeLines(w, judged.lines)
+		err = writeLines(w, judged.lines, judged.incidents)
 	case outputHTML:
 		err = writeReport(w, judged.results, b.logs.Location)
 	default:
-		err = writeTable(w, judged.results, b.logs.Location)
+		err = writeTable(w, judged.results, judged.incidents, b.logs.Location)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the %s: %w", b.output, err)

@@ -8,10 +8,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-kit/log"
+
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/history"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -27,7 +30,12 @@ type judge struct {
 	gpus     map[*history.Memory]*judgedGPU
 	order    []*judgedGPU // as they were first seen
 	lines    []Line
+
+	incidents *incident.Store
 }
+
+// mostIncidents is how many incidents of a history are told, the last ones.
+const mostIncidents = 1000
 
 // judgedGPU is a GPU, or one series of a metric.
 type judgedGPU struct {
@@ -39,7 +47,7 @@ type judgedGPU struct {
 }
 
 func newJudge(rules *detectorconfig.Config, step time.Duration, output string) *judge {
-	return &judge{rules: rules, common: rules.For(nil), step: step, interval: within(step), output: output, heights: detector.NewHeights(), gpus: map[*history.Memory]*judgedGPU{}}
+	return &judge{rules: rules, common: rules.For(nil), step: step, interval: within(step), output: output, heights: detector.NewHeights(), gpus: map[*history.Memory]*judgedGPU{}, incidents: incident.NewStore("", mostIncidents, log.NewNopLogger())}
 }
 
 // add takes a sample. Only the last one of each step is judged; the others are learnt from.
@@ -49,7 +57,7 @@ func (j *judge) add(m *history.Memory, s *gpu.Sample) (err error) {
 	case g == nil:
 		g = &judgedGPU{memory: m}
 		if g.offline, err = sampler.NewOffline(m.Info, sampler.Config{
-			SlowInterval: neverDrawn, ProcessMax: detector.MaxMembers, Detector: j.common, Resolve: j.resolver(m),
+			SlowInterval: neverDrawn, ProcessMax: detector.MaxMembers, Detector: j.common, Resolve: j.resolver(m), Incidents: j.incidents,
 		}, j.heights); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -36,13 +37,18 @@ type Line struct {
 	Limit    bool     `json:"limit,omitempty"` // it is of the processes with a limit, which is the capacity
 }
 
-// writeLines writes a line for each step of each series, in the order of time.
-func writeLines(w io.Writer, lines []Line) error {
+// writeLines writes a line for each step of each series, in the order of time, and then one for each incident.
+func writeLines(w io.Writer, lines []Line, incidents []*incident.Incident) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
 	for i := range lines {
 		if err := encoder.Encode(&lines[i]); err != nil {
+			return err
+		}
+	}
+	for _, i := range incidents {
+		if err := encoder.Encode(map[string]any{"incident": i}); err != nil {
 			return err
 		}
 	}

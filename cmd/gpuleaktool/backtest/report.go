@@ -16,6 +16,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 )
 
 const (
@@ -41,13 +42,19 @@ func (r *result) lines(loc *time.Location) (list []string) {
 }
 
 // writeTable writes the events of each memory, the most urgent first, and the headline below them.
-func writeTable(w io.Writer, list []*result, loc *time.Location) error {
+func writeTable(w io.Writer, list []*result, incidents []*incident.Incident, loc *time.Location) error {
 	var b bytes.Buffer
 	for _, r := range slices.SortedStableFunc(slices.Values(list), compare) {
 		fmt.Fprintf(&b, "%s: %s\n", cli.Printable(r.title(), longestText), r.facts())
 		for _, line := range r.lines(loc) {
 			fmt.Fprintf(&b, "  %s\n", line)
 		}
+	}
+	for n, i := range incidents {
+		if n == 0 {
+			fmt.Fprintln(&b, "\nIncidents:")
+		}
+		fmt.Fprintf(&b, "  %s  %s\n", i.Time.In(loc).Format("2006-01-02 15:04 MST"), cli.Printable(i.Text, longestText))
 	}
 	fmt.Fprintf(&b, "\n%s\n", cli.Printable(headline(list, loc), longestText))
 	_, err := b.WriteTo(w)
