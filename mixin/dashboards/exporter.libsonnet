@@ -98,6 +98,8 @@ local panel = import '../lib/panel.libsonnet';
     panel.timeSeries('History thrown away', 'How often the detector began anew, by reason: a reset of the GPU, another partition, a step of the clock.', 'short', q.rare('sum by (%(nodeBy)s, reason) (increase(gpu_detector_resets_total{%(gpu)s}[$__rate_interval]))', '{{reason}}$at')) + panel.counts + panel.bars + panel.noValue('None is known.'),
   ],
 
+  local incidents = panel.timeSeries('Incidents, by the alert before', 'Programs that ended while their memory was full, and the most urgent alert that had come before: page, ticket or nothing. See /incidents of the node.', 'short', q.rare('sum by (%(nodeBy)s, by) (increase(gpu_incidents_foreseen_total{%(node)s}[$__rate_interval]))', '{{by}}$at')) + panel.counts + panel.bars + panel.noValue('None is known.'),
+
   local cost = [
     panel.timeSeries('Processor', 'Processor time, as a share of one core.', 'percentunit', [target(with('rate(process_cpu_seconds_total{%(node)s}[$__rate_interval])'), perNode)]) + panel.min(0) + panel.noValue('Not known.'),
     panel.timeSeries('Memory', 'Resident memory.', 'bytes', [target(with('process_resident_memory_bytes{%(node)s}'), perNode)]) + panel.min(0) + panel.noValue('Not known.'),
@@ -120,7 +122,7 @@ local panel = import '../lib/panel.libsonnet';
         { title: 'Samples and calls into the driver' },
         { height: 7, panels: samples + calls },
         { title: 'Judgement' },
-        { height: 7, panels: judgement },
+        { height: 7, panels: judgement + [incidents] },
         { title: 'Cost' },
         { height: 7, panels: cost + scrapes, widths: [5, 5, 5, 5, 4] },
       ]),
