@@ -174,8 +174,6 @@ func (i *Incident) foretold() string {
 		return ""
 	case f.At != nil:
 		return "A " + f.By + " had come " + humanize.Duration(i.Time.Sub(*f.At)) + " before."
-	case f.Reason != "":
-		return "No alert came before: the growth " + f.Reason + "."
 	}
-	return "No alert came before."
+	return finding.Joined(" ", "No alert came before.", f.Reason)
 }

@@ -32,9 +32,9 @@ const (
 	// exitWithin is how long after a process the exit code of its container may come.
 	exitWithin = 2 * time.Minute
 	// Page is where the exporter shows incidents, each at its ID.
-	Page       = "/incidents"
-	prefix     = "incident-"
-	suffix     = ".json"
+	Page   = "/incidents"
+	prefix = "incident-"
+	suffix = ".json"
 )
 
 // Store keeps the last incidents, and writes them into a directory if it has one. All methods but Run may be called from any goroutine,

@@ -20,10 +20,10 @@ import (
 // logged returns the lines that a log writes of states, without their time stamps.
 func logged(l *findingLog, states ...*DeviceState) []string {
 	var out bytes.Buffer
-	logger, cfg := log.NewLogfmtLogger(&out), detector.DefaultConfig()
+	logger := log.NewLogfmtLogger(&out)
 	for _, s := range states {
 		s.Judgement.T = time.Hour
-		l.update(logger, s, &cfg)
+		l.update(logger, s)
 	}
 	var lines []string
 	for line := range strings.Lines(out.String()) {
@@ -109,7 +109,7 @@ func TestWithheldLeaksAreLogged(t *testing.T) {
 		want string
 	}{
 		"reported": {80000, "alert=GPU"},
-		"dies":     {17800, "No alert came before: the growth may be the start of a program."},
+		"dies":     {17800, "No alert came before. No leak yet: it may be the start of a program, and must grow for another "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dead := false

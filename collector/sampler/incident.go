@@ -86,9 +86,9 @@ func (l *loop) findingOn(of *Domain, m *memory, wall func(time.Duration) time.Ti
 		f.By = severity.String()
 	}
 	if v := &of.Judgement.Device; !v.Leak {
-		f.Reason = finding.Reason(v.Withheld)
+		f.Reason = finding.Withheld(v)
 	}
-	if list := of.Messages(&l.sampler.cfg.Detector); len(list) > 0 {
+	if list := of.Messages(); len(list) > 0 {
 		f.Text = list[0].Text()
 	}
 	return f
