@@ -6,6 +6,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
@@ -78,6 +79,57 @@ func TestListRace(t *testing.T) {
 	}
 	m.fault(t)
 	eventually(t, p, whole)
+}
+
+// TestLimitOfTheDriver has a Slurm job with a limit on its GPU memory that the driver tells, beside that of its control group: a process
+// in a group below has both. A driver without the call is not asked.
+func TestLimitOfTheDriver(t *testing.T) {
+	t.Parallel()
+	const job, call = "/system.slice/slurmstepd.scope/job_4711", "nvmlDeviceGetMemoryLimits_v1"
+	for name, missing := range map[string][]string{"CUDA 13.4": nil, "CUDA 13.3": fakenvml.DriverCUDA133()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, 1, missing...)
+			folder := m.sysfs + "/fs/cgroup" + job
+			region := "drm/" + strings.ToLower(strings.TrimPrefix(m.GPUs[0].BusID, "0000")) + "/vram0"
+			harness.WriteFile(t, folder+"/dmem.max", fmt.Sprintf("%s %d\n", region, 30*gib))
+			harness.WriteFile(t, folder+"/dmem.current", fmt.Sprintf("%s %d\n", region, gib))
+			m.GPUs[0].Limits = []fakenvml.Limit{{Folder: folder, Hard: 20 * gib, Used: gib}}
+			m.GPUs[0].Processes = []fakenvml.Process{{PID: m.childIn(t, job+"/step_0"), Memory: fakenvml.Constant(gib)}}
+			p := m.start(t)
+			series := []string{"gpu_process_memory_limit_bytes", "gpu_workload_memory_limit_bytes"}
+			of := func(s harness.Metrics, source string, bytes float64) (errs error) {
+				for _, name := range series {
+					errs = errors.Join(errs, want(s, bytes, name, map[string]string{"slurm_job": "4711", "source": source}))
+				}
+				return errs
+			}
+			without := func(s harness.Metrics) error {
+				return errors.Join(of(s, "dmem", 30*gib), gone(s, series[0], map[string]string{"source": "nvml"}), gone(s, series[1], map[string]string{"source": "nvml"}))
+			}
+			if missing != nil {
+				eventually(t, p, without)
+				if n := m.read(t).Functions[call].Calls; n != 0 {
+					t.Errorf("%d calls of a function that is not there", n)
+				}
+				return
+			}
+			eventually(t, p, func(s harness.Metrics) error {
+				return errors.Join(of(s, "nvml", 20*gib), of(s, "dmem", 30*gib), want(s, gib, "gpu_workload_memory_used_bytes", map[string]string{"slurm_job": "4711"}))
+			})
+			m.GPUs[0].Limits[0].Hard = 25 * gib
+			m.apply(t)
+			eventually(t, p, func(s harness.Metrics) error { return of(s, "nvml", 25*gib) })
+			m.fault(t, fakenvml.Fail(call, fakenvml.UnknownError))
+			eventually(t, p, without)
+			m.fault(t, fakenvml.Fail(call, "OPERATING_SYSTEM"))
+			eventually(t, p, without)
+			m.fault(t)
+			eventually(t, p, func(s harness.Metrics) error {
+				return errors.Join(of(s, "nvml", 25*gib), positive(s, "gpu_nvml_errors_total", map[string]string{"call": call, "error": "UNKNOWN"}))
+			})
+		})
+	}
 }
 
 // TestManyProcesses has 3,000 processes on a GPU: the series are capped and the rest is summed.

@@ -34,8 +34,9 @@ type process struct {
 	started  gpu.Opt[time.Duration]
 	cpu      gpu.Opt[time.Duration]
 	state    string // "" where it could not be read this time, X where it is not there any more
-	parent   uint32
 	orphaned bool
+	// placement is where it was when it was first read; nil where that could not be read.
+	placement *hostfs.Placement
 }
 
 // alive reports whether it could be read this time.
@@ -163,7 +164,9 @@ func (p *procfs) look(uuid string, pid uint32, before *process) *process {
 }
 
 // unread is all that is known of a process that cannot be read now.
-func (p *process) unread() *process { return &process{start: p.start, started: p.started} }
+func (p *process) unread() *process {
+	return &process{start: p.start, started: p.started, placement: p.placement}
+}
 
 // read reads pid. before is the read for the last sample, empty if there was none. A process that is gone keeps its identity
 // while the driver lists its number, because a successor of the same number would be found. Nothing is known of any process
@@ -181,25 +184,22 @@ func (p *procfs) read(pid uint32, before *process) *process {
 		return gone
 	}
 	now := &process{
-		start:  s.Start,
-		cpu:    gpu.Some(time.Duration(s.Ticks) * (time.Second / gpu.ProcessorTicks)),
-		state:  s.State,
-		parent: s.Parent,
+		start: s.Start,
+		cpu:   gpu.Some(time.Duration(s.Ticks) * (time.Second / gpu.ProcessorTicks)),
+		state: s.State,
 	}
-	known := before.start == s.Start
-	if known {
-		now.started = before.started
+	if before.start == s.Start {
+		now.started, now.placement = before.started, before.placement
 	}
 	if boot := p.bootTime(); !now.started.OK && boot.OK {
 		now.started = gpu.Some(gpu.TicksToTime(boot.V, s.Start))
 	}
-	switch {
-	case s.Parent != 1 || !p.hostNamespace():
-	case known && before.parent == s.Parent:
-		now.orphaned = before.orphaned
-	default:
-		now.orphaned = !p.isService(pid)
+	if now.placement == nil {
+		if b, err := p.file(pid, "cgroup"); err == nil {
+			now.placement = new(hostfs.ParseCgroup(string(b)))
+		}
 	}
+	now.orphaned = s.Parent == 1 && p.hostNamespace() && now.placement != nil && !now.placement.Service
 	return now
 }
 
@@ -214,10 +214,4 @@ func (p *procfs) stat(pid uint32) (hostfs.Stat, error) {
 		return hostfs.Stat{}, err
 	}
 	return hostfs.ParseStat(b)
-}
-
-// isService reports whether the control group of pid has a supervisor other than the lost parent, or cannot be read.
-func (p *procfs) isService(pid uint32) bool {
-	b, err := p.file(pid, "cgroup")
-	return err != nil || hostfs.ParseCgroup(string(b)).Service
 }

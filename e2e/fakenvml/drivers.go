@@ -13,7 +13,17 @@ func sortedKeys[K interface{ ~string | ~uint32 }, V any](m map[K]V) []K {
 	return slices.Sorted(maps.Keys(m))
 }
 
-// newerThan535 is what go-nvml's header of v0.13.3-0 has and that of v0.12.2-0, CUDA 12.2, has not.
+// newerThanCUDA133 is what go-nvml's header of v0.13.4-1 has and that of v0.13.3-0, CUDA 13.3, has not.
+const newerThanCUDA133 = `
+	nvmlDeviceGetAdaptiveTgpModeInfo_v1 nvmlDeviceGetBankRemapperStatus_v1 nvmlDeviceGetGpuFabricInfo_v4
+	nvmlDeviceGetMemoryLimits_v1 nvmlDeviceGetNvLinkTelemetrySamples_v1 nvmlDevicePerfMetricsGetSamples_v1
+	nvmlDeviceSetAdaptiveTgpMode_v1 nvmlDeviceSetMemoryLimits_v1 nvmlDeviceSetNvlinkBwModeAsync_v1
+	nvmlEventSetGetContextCount_v1 nvmlEventSetGetContextData_v1 nvmlEventSetGetContextInfo_v1
+	nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1 nvmlEventSetRegisterGpuOperationalEvents_v1
+	nvmlEventSetWait_v3
+`
+
+// newerThan535 is what the header of CUDA 13.3 has and that of v0.12.2-0, CUDA 12.2, has not.
 const newerThan535 = `
 	nvmlDeviceGetAccountingStats_v2 nvmlDeviceGetAddressingMode nvmlDeviceGetBBXTimeData_v1 nvmlDeviceGetC2cModeInfoV
 	nvmlDeviceGetCapabilities nvmlDeviceGetClockOffsets nvmlDeviceGetCoolerInfo nvmlDeviceGetCurrentClockFreqs
@@ -79,10 +89,15 @@ const newerThan470 = `
 	nvmlGpuInstanceGetComputeInstanceProfileInfoV nvmlVgpuInstanceGetLicenseInfo_v2
 `
 
-// Driver535 are the symbols that driver 535 lacks: among others the margins (nvmlDeviceGetMarginTemperature),
+// DriverCUDA133 are the symbols that a driver of CUDA 13.3 lacks: among others nvmlDeviceGetMemoryLimits_v1.
+func DriverCUDA133() []string { return strings.Fields(newerThanCUDA133) }
+
+// Driver535 are those that driver 535 lacks, beside these: among others the margins (nvmlDeviceGetMarginTemperature),
 // nvmlDeviceGetTemperatureV, nvmlDeviceGetProcessesUtilizationInfo and nvmlDeviceGetAddressingMode.
-func Driver535() []string { return strings.Fields(newerThan535) }
+func Driver535() []string { return strings.Fields(newerThanCUDA133 + newerThan535) }
 
 // Driver470 are those that driver 470 lacks, beside these: among others nvmlDeviceGetMemoryInfo_v2, the third versions of
 // the process lists, nvmlDeviceGetCurrentClocksEventReasons and the JPEG and OFA utilisation.
-func Driver470() []string { return strings.Fields(newerThan535 + newerThan510 + newerThan470) }
+func Driver470() []string {
+	return strings.Fields(newerThanCUDA133 + newerThan535 + newerThan510 + newerThan470)
+}
