@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
@@ -39,7 +40,7 @@ func (c container) labels() map[string]string {
 
 // contain starts a container, lets the machine's procfs show its process and returns
 // the pid.
-func (m *machine) contain(t *testing.T, cd *harness.Containerd, c container, variables ...string) uint32 {
+func (m *machine) contain(t *testing.T, cd *harness.Containerd, c container, variables ...*cri.KeyValue) uint32 {
 	t.Helper()
 	pid := cd.RunPod(t, c.namespace, c.pod, c.name, variables...)
 	link(t, fmt.Sprintf("/proc/%d", pid), filepath.Join(m.procfs, strconv.Itoa(pid)))
@@ -148,8 +149,9 @@ func TestPods(t *testing.T) {
 	m.use(1, inServer, 5*gib)
 	limited := container{"ml", "limited-0", "main"}
 	inLimited := m.contain(t, cd, limited,
-		"NVIDIA_VISIBLE_DEVICES="+m.GPUs[2].UUID+","+m.GPUs[1].UUID,
-		"CUDA_DEVICE_MEMORY_LIMIT_0=9g", "CUDA_DEVICE_MEMORY_LIMIT_1=3000m", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=1G,1=4G")
+		&cri.KeyValue{Key: "NVIDIA_VISIBLE_DEVICES", Value: []byte(m.GPUs[2].UUID + "," + m.GPUs[1].UUID)},
+		&cri.KeyValue{Key: "CUDA_DEVICE_MEMORY_LIMIT_0", Value: []byte("9g")}, &cri.KeyValue{Key: "CUDA_DEVICE_MEMORY_LIMIT_1", Value: []byte("3000m")},
+		&cri.KeyValue{Key: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", Value: []byte("0=1G,1=4G")})
 	m.use(1, inLimited, 2*gib)
 	p := m.start(t, "--collector.workload.cri-socket="+cd.Socket, "--collector.workload.pod-resources-socket="+socket)
 	allocated := func(s harness.Metrics, gpu int, instance string, c container) error {

@@ -86,48 +86,47 @@ func TestListRace(t *testing.T) {
 func TestLimitOfTheDriver(t *testing.T) {
 	t.Parallel()
 	const job, call = "/system.slice/slurmstepd.scope/job_4711", "nvmlDeviceGetMemoryLimits_v1"
-	for name, missing := range map[string][]string{"CUDA 13.4": nil, "CUDA 13.3": fakenvml.DriverCUDA133()} {
+	for name, missing := range map[string][]string{"the newest": nil, "535": fakenvml.Driver535()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, 1, missing...)
-			folder := m.sysfs + "/fs/cgroup" + job
-			region := "drm/" + strings.ToLower(strings.TrimPrefix(m.GPUs[0].BusID, "0000")) + "/vram0"
+			folder, region := m.sysfs+"/fs/cgroup"+job, "drm/"+strings.ToLower(strings.TrimPrefix(m.GPUs[0].BusID, "0000"))+"/vram0"
 			harness.WriteFile(t, folder+"/dmem.max", fmt.Sprintf("%s %d\n", region, 30*gib))
 			harness.WriteFile(t, folder+"/dmem.current", fmt.Sprintf("%s %d\n", region, gib))
-			m.GPUs[0].Limits = []fakenvml.Limit{{Folder: folder, Hard: 20 * gib, Used: gib}}
+			m.GPUs[0].Limits = map[string]uint64{folder: 20 * gib}
 			m.GPUs[0].Processes = []fakenvml.Process{{PID: m.childIn(t, job+"/step_0"), Memory: fakenvml.Constant(gib)}}
 			p := m.start(t)
-			series := []string{"gpu_process_memory_limit_bytes", "gpu_workload_memory_limit_bytes"}
-			of := func(s harness.Metrics, source string, bytes float64) (errs error) {
-				for _, name := range series {
-					errs = errors.Join(errs, want(s, bytes, name, map[string]string{"slurm_job": "4711", "source": source}))
+			limits := func(nvml float64) func(harness.Metrics) error {
+				return func(s harness.Metrics) (errs error) {
+					for _, name := range []string{"gpu_process_memory_limit_bytes", "gpu_workload_memory_limit_bytes"} {
+						driver, kernel := map[string]string{"slurm_job": "4711", "source": "nvml"}, map[string]string{"slurm_job": "4711", "source": "dmem"}
+						if errs = errors.Join(errs, want(s, 30*gib, name, kernel)); nvml > 0 {
+							errs = errors.Join(errs, want(s, nvml, name, driver))
+						} else {
+							errs = errors.Join(errs, gone(s, name, driver))
+						}
+					}
+					return errs
 				}
-				return errs
-			}
-			without := func(s harness.Metrics) error {
-				return errors.Join(of(s, "dmem", 30*gib), gone(s, series[0], map[string]string{"source": "nvml"}), gone(s, series[1], map[string]string{"source": "nvml"}))
 			}
 			if missing != nil {
-				eventually(t, p, without)
+				eventually(t, p, limits(0))
 				if n := m.read(t).Functions[call].Calls; n != 0 {
 					t.Errorf("%d calls of a function that is not there", n)
 				}
 				return
 			}
-			eventually(t, p, func(s harness.Metrics) error {
-				return errors.Join(of(s, "nvml", 20*gib), of(s, "dmem", 30*gib), want(s, gib, "gpu_workload_memory_used_bytes", map[string]string{"slurm_job": "4711"}))
-			})
-			m.GPUs[0].Limits[0].Hard = 25 * gib
-			m.apply(t)
-			eventually(t, p, func(s harness.Metrics) error { return of(s, "nvml", 25*gib) })
-			m.fault(t, fakenvml.Fail(call, fakenvml.UnknownError))
-			eventually(t, p, without)
-			m.fault(t, fakenvml.Fail(call, "OPERATING_SYSTEM"))
-			eventually(t, p, without)
+			eventually(t, p, limits(20*gib))
+			m.GPUs[0].Limits[folder] = 25 * gib
 			m.fault(t)
-			eventually(t, p, func(s harness.Metrics) error {
-				return errors.Join(of(s, "nvml", 25*gib), positive(s, "gpu_nvml_errors_total", map[string]string{"call": call, "error": "UNKNOWN"}))
-			})
+			eventually(t, p, limits(25*gib))
+			m.fault(t, fakenvml.Fail(call, fakenvml.UnknownError))
+			s := eventually(t, p, limits(0))
+			if err := errors.Join(m.up(s, 1), positive(s, "gpu_nvml_errors_total", map[string]string{"call": call, "error": "UNKNOWN"})); err != nil {
+				t.Error(err)
+			}
+			m.fault(t)
+			eventually(t, p, limits(25*gib))
 		})
 	}
 }

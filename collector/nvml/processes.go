@@ -83,7 +83,7 @@ func (r *reading) processes(s *gpu.Sample) {
 		complete = complete && l.used.OK && l.pid != 0
 		u := used[l.pid]
 		p.SM, p.MemoryController, p.Encoder, p.Decoder = u.sm, u.memory, u.encoder, u.decoder
-		p.Limits = r.limits(known, s.T)
+		p.Limits = r.limits(known.group, s.T)
 		s.Processes = append(s.Processes, p)
 	}
 	t.seen = seen

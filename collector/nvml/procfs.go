@@ -35,8 +35,7 @@ type process struct {
 	cpu      gpu.Opt[time.Duration]
 	state    string // "" where it could not be read this time, X where it is not there any more
 	orphaned bool
-	// placement is where it was when it was first read; nil where that could not be read.
-	placement *hostfs.Placement
+	group    string // of control groups; see hostfs.Placement
 }
 
 // alive reports whether it could be read this time.
@@ -165,7 +164,7 @@ func (p *procfs) look(uuid string, pid uint32, before *process) *process {
 
 // unread is all that is known of a process that cannot be read now.
 func (p *process) unread() *process {
-	return &process{start: p.start, started: p.started, placement: p.placement}
+	return &process{start: p.start, started: p.started, group: p.group}
 }
 
 // read reads pid. before is the read for the last sample, empty if there was none. A process that is gone keeps its identity
@@ -189,17 +188,14 @@ func (p *procfs) read(pid uint32, before *process) *process {
 		state: s.State,
 	}
 	if before.start == s.Start {
-		now.started, now.placement = before.started, before.placement
+		now.started = before.started
 	}
 	if boot := p.bootTime(); !now.started.OK && boot.OK {
 		now.started = gpu.Some(gpu.TicksToTime(boot.V, s.Start))
 	}
-	if now.placement == nil {
-		if b, err := p.file(pid, "cgroup"); err == nil {
-			now.placement = new(hostfs.ParseCgroup(string(b)))
-		}
-	}
-	now.orphaned = s.Parent == 1 && p.hostNamespace() && now.placement != nil && !now.placement.Service
+	b, err := p.file(pid, "cgroup")
+	in := hostfs.ParseCgroup(string(b))
+	now.group, now.orphaned = in.Group, s.Parent == 1 && p.hostNamespace() && err == nil && !in.Service
 	return now
 }
 

@@ -98,9 +98,9 @@ type GPU struct {
 	// power and its limits, PCIe replays, remapped rows, recovery action. Others are not supported.
 	Fields     map[FieldKey]Field
 	Processes  []Process
-	Limits     []Limit
-	EventTypes uint64  // bit mask of the supported event types
-	Events     []Event // use [Node.Raise]
+	Limits     map[string]uint64 // bytes, of control groups by their folder; a missing one is not found
+	EventTypes uint64            // bit mask of the supported event types
+	Events     []Event           // use [Node.Raise]
 	MIG        MIG
 	// Unsupported are functions that answer NOT_SUPPORTED about this GPU.
 	Unsupported []string
@@ -247,12 +247,6 @@ type Process struct {
 	Instance uint32
 	// Utilization, where not nil, is a sample that is always fresh.
 	Utilization *Utilization
-}
-
-// A Limit is that of a control group on the memory of a GPU, in bytes. A group without one is not found.
-type Limit struct {
-	Folder     string // of the group, in full
-	Hard, Used uint64
 }
 
 // An Event is delivered once to each event set whose registration is older than the event.

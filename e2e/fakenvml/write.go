@@ -135,8 +135,8 @@ func (w *scriptWriter) gpu(g *GPU) {
 	w.links(g)
 	w.fields(g)
 	w.processes(g)
-	for _, l := range g.Limits {
-		w.line("limit", l.Hard, l.Used, l.Folder)
+	for _, folder := range sortedKeys(g.Limits) {
+		w.line("limit", g.Limits[folder], folder)
 	}
 	w.line("event_types", g.EventTypes)
 	for _, e := range g.Events {

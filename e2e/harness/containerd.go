@@ -21,7 +21,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -123,18 +122,13 @@ SystemdCgroup = false
 `
 
 // RunPod starts a container in a pod, which is made if it is not there, as the
-// kubelet does, with variables of the form NAME=value. It returns the number of the container's process, as the host has it.
-func (c *Containerd) RunPod(t testing.TB, namespace, name, container string, variables ...string) (pid int) {
+// kubelet does. It returns the number of the container's process, as the host has it.
+func (c *Containerd) RunPod(t testing.TB, namespace, name, container string, variables ...*cri.KeyValue) (pid int) {
 	t.Helper()
-	var envs []*cri.KeyValue
-	for _, v := range variables {
-		key, value, _ := strings.Cut(v, "=")
-		envs = append(envs, &cri.KeyValue{Key: key, Value: []byte(value)})
-	}
 	return c.RunContainer(t, namespace, name, &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: container},
 		Image:    &cri.ImageSpec{Image: image},
-		Envs:     envs,
+		Envs:     variables,
 		Linux:    &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces}},
 	})
 }

@@ -74,7 +74,7 @@ nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t device, nvmlGetMemoryLimi
 		if (!strcmp(g->limits[i].folder, limits->nameSpace)) {
 			limits->softLimit = 0;
 			limits->hardLimit = g->limits[i].hard;
-			limits->currentUsed = g->limits[i].used;
+			limits->currentUsed = memory_used(c.script, g, &g->memory, NO_INSTANCE);
 			END(NVML_SUCCESS);
 		}
 	}

@@ -85,7 +85,7 @@ struct gpu_instance {
 
 struct limit {
 	const char *folder; // of the control group
-	uint64_t hard, used; // bytes
+	uint64_t hard; // bytes
 };
 
 struct mig_device {

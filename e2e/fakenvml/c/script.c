@@ -51,7 +51,7 @@
 //   process LIST PID GI CI BASE RATE [NAME]                 LIST compute, graphics, mps; a RAMP in full, in bytes, BASE -1:
 //                                  not available; GI, CI -1: none; NAME is for hardware/stub/bin/nvidia-smi
 //   sample PID SM MEMORY ENCODER DECODER JPEG OFA           a utilisation sample, %, that is always fresh
-//   limit HARD USED FOLDER         of the control group with that folder, bytes; HARD -1: it has none
+//   limit HARD FOLDER              of the control group with that folder, bytes; HARD -1: it has none. It uses all of the memory
 //   event_types MASK
 //   event SEQ TYPE DATA            delivered once to each event set whose registration is older than the event
 //   mig CURRENT PENDING MAXDEVICES
@@ -377,8 +377,7 @@ static void parse_limit(struct parser *p)
 {
 	struct limit *q = PUSH(p->gpu->limits, p->gpu->limits_len, p->gpu->limits_cap);
 	q->hard = number(p, 1);
-	q->used = number(p, 2);
-	q->folder = p->words > 3 ? p->rest[3] : "";
+	q->folder = p->words > 2 ? p->rest[2] : "";
 }
 
 static void parse_event(struct parser *p)
