@@ -10,7 +10,7 @@ var processFamily = family{name: "process", enabled: true, metrics: []metric{
 		"GPU memory that the process holds, in bytes. Absent where the driver does not tell.",
 		func(p *sampler.ProcessState) optional { return number(p.Used) }),
 	gauges("gpu_process_memory_limit_bytes",
-		"The most GPU memory in bytes that the process may hold, alone or with its control group. source is dmem, hami or mps.",
+		"The most GPU memory in bytes that the process may hold, alone or with its control group. source is nvml, dmem, hami, mps or framework.",
 		[]string{"source"},
 		func(p *sampler.ProcessState, e *emitter) {
 			for _, l := range p.Limits {

@@ -263,6 +263,19 @@ func (m *machine) child(t *testing.T) uint32 {
 	return uint32(pid)
 }
 
+// childIn is child for a process that procfs shows in a control group.
+func (m *machine) childIn(t *testing.T, group string) uint32 {
+	t.Helper()
+	pid := m.child(t)
+	shown := filepath.Join(m.procfs, strconv.FormatUint(uint64(pid), 10))
+	harness.Must(t, os.Remove(shown))
+	for _, name := range []string{"stat", "status", "comm", "cmdline", "exe"} {
+		link(t, fmt.Sprintf("/proc/%d/%s", pid, name), filepath.Join(shown, name))
+	}
+	harness.WriteFile(t, filepath.Join(shown, "cgroup"), "0::"+group+"\n")
+	return pid
+}
+
 // startTicks returns when a process started, as field 22 of proc_pid_stat(5) has it.
 func startTicks(t *testing.T, pid uint32) uint64 {
 	t.Helper()

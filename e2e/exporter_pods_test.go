@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
@@ -39,9 +40,9 @@ func (c container) labels() map[string]string {
 
 // contain starts a container, lets the machine's procfs show its process and returns
 // the pid.
-func (m *machine) contain(t *testing.T, cd *harness.Containerd, c container) uint32 {
+func (m *machine) contain(t *testing.T, cd *harness.Containerd, c container, variables ...*cri.KeyValue) uint32 {
 	t.Helper()
-	pid := cd.RunPod(t, c.namespace, c.pod, c.name)
+	pid := cd.RunPod(t, c.namespace, c.pod, c.name, variables...)
 	link(t, fmt.Sprintf("/proc/%d", pid), filepath.Join(m.procfs, strconv.Itoa(pid)))
 	return uint32(pid)
 }
@@ -126,8 +127,8 @@ func (k *kubelet) free() {
 }
 
 // TestPods has a GPU that two pods, which it is allotted to in turns, and a process of no pod share: each process gets the pod that it
-// is in, not one that the GPU is allotted to. A pod with two processes has their sum. A GPU that is allotted to a pod without a process
-// on it is wasted.
+// is in, not one that the GPU is allotted to. A pod with two processes has their sum, and so has one with a limit: containerd tells the
+// variables that set it. A GPU that is allotted to a pod without a process on it is wasted.
 func TestPods(t *testing.T) {
 	t.Parallel()
 	cd := harness.StartContainerd(t)
@@ -146,6 +147,12 @@ func TestPods(t *testing.T) {
 	m.use(0, inServer, 4*gib)
 	m.use(0, inNone, gib)
 	m.use(1, inServer, 5*gib)
+	limited := container{"ml", "limited-0", "main"}
+	inLimited := m.contain(t, cd, limited,
+		&cri.KeyValue{Key: "NVIDIA_VISIBLE_DEVICES", Value: []byte(m.GPUs[2].UUID + "," + m.GPUs[1].UUID)},
+		&cri.KeyValue{Key: "CUDA_DEVICE_MEMORY_LIMIT_0", Value: []byte("9g")}, &cri.KeyValue{Key: "CUDA_DEVICE_MEMORY_LIMIT_1", Value: []byte("3000m")},
+		&cri.KeyValue{Key: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", Value: []byte("0=1G,1=4G")})
+	m.use(1, inLimited, 2*gib)
 	p := m.start(t, "--collector.workload.cri-socket="+cd.Socket, "--collector.workload.pod-resources-socket="+socket)
 	allocated := func(s harness.Metrics, gpu int, instance string, c container) error {
 		labels := with(c.labels(), "gpu_instance", instance)
@@ -158,11 +165,16 @@ func TestPods(t *testing.T) {
 			m.isIn(s, 0, inNone, gib, noPod), m.isIn(s, 1, inServer, 5*gib, server),
 			want(s, 1, "gpu_process_info", with(m.process(0, inTrainer), "process", "pause", "pod", trainer.pod)),
 			want(s, 5*gib, "gpu_workload_memory_used_bytes", with(m.id(0), "namespace", trainer.namespace, "pod", trainer.pod)),
+			m.isIn(s, 1, inLimited, 2*gib, limited),
+			want(s, 3000*mib, "gpu_process_memory_limit_bytes", with(m.process(1, inLimited), "source", "hami")),
+			want(s, 4*gib, "gpu_process_memory_limit_bytes", with(m.process(1, inLimited), "source", "mps")),
+			want(s, 3000*mib, "gpu_workload_memory_limit_bytes", with(m.id(1), "pod", limited.pod)),
+			want(s, 2*gib, "gpu_workload_memory_used_bytes", with(m.id(1), "pod", limited.pod)),
 			allocated(s, 0, "", trainer), allocated(s, 0, "", server), allocated(s, 2, "", idle),
 			allocated(s, 3, strconv.FormatUint(uint64(m.GPUs[3].MIG.Instances[1].ID), 10), slice))
 	})
-	// A pod with one process is no workload of its own.
-	if err := want(s, 5*gib, "gpu_workload_memory_used_bytes", nil); err != nil {
+	// A pod with one process, and no limit, is no workload of its own.
+	if err := gone(s, "gpu_workload_memory_used_bytes", map[string]string{"pod": server.pod}); err != nil {
 		t.Error(err)
 	}
 	if n := len(s.All("gpu_allocated", nil)); n != 4 {

@@ -6,6 +6,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
@@ -78,6 +79,56 @@ func TestListRace(t *testing.T) {
 	}
 	m.fault(t)
 	eventually(t, p, whole)
+}
+
+// TestLimitOfTheDriver has a Slurm job with a limit on its GPU memory that the driver tells, beside that of its control group: a process
+// in a group below has both. A driver without the call is not asked.
+func TestLimitOfTheDriver(t *testing.T) {
+	t.Parallel()
+	const job, call = "/system.slice/slurmstepd.scope/job_4711", "nvmlDeviceGetMemoryLimits_v1"
+	for name, missing := range map[string][]string{"the newest": nil, "535": fakenvml.Driver535()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, 1, missing...)
+			folder, region := m.sysfs+"/fs/cgroup"+job, "drm/"+strings.ToLower(strings.TrimPrefix(m.GPUs[0].BusID, "0000"))+"/vram0"
+			harness.WriteFile(t, folder+"/dmem.max", fmt.Sprintf("%s %d\n", region, 30*gib))
+			harness.WriteFile(t, folder+"/dmem.current", fmt.Sprintf("%s %d\n", region, gib))
+			m.GPUs[0].Limits = map[string]uint64{folder: 20 * gib}
+			m.GPUs[0].Processes = []fakenvml.Process{{PID: m.childIn(t, job+"/step_0"), Memory: fakenvml.Constant(gib)}}
+			p := m.start(t)
+			limits := func(nvml float64) func(harness.Metrics) error {
+				return func(s harness.Metrics) (errs error) {
+					for _, name := range []string{"gpu_process_memory_limit_bytes", "gpu_workload_memory_limit_bytes"} {
+						driver, kernel := map[string]string{"slurm_job": "4711", "source": "nvml"}, map[string]string{"slurm_job": "4711", "source": "dmem"}
+						if errs = errors.Join(errs, want(s, 30*gib, name, kernel)); nvml > 0 {
+							errs = errors.Join(errs, want(s, nvml, name, driver))
+						} else {
+							errs = errors.Join(errs, gone(s, name, driver))
+						}
+					}
+					return errs
+				}
+			}
+			if missing != nil {
+				eventually(t, p, limits(0))
+				if n := m.read(t).Functions[call].Calls; n != 0 {
+					t.Errorf("%d calls of a function that is not there", n)
+				}
+				return
+			}
+			eventually(t, p, limits(20*gib))
+			m.GPUs[0].Limits[folder] = 25 * gib
+			m.fault(t)
+			eventually(t, p, limits(25*gib))
+			m.fault(t, fakenvml.Fail(call, fakenvml.UnknownError))
+			s := eventually(t, p, limits(0))
+			if err := errors.Join(m.up(s, 1), positive(s, "gpu_nvml_errors_total", map[string]string{"call": call, "error": "UNKNOWN"})); err != nil {
+				t.Error(err)
+			}
+			m.fault(t)
+			eventually(t, p, limits(25*gib))
+		})
+	}
 }
 
 // TestManyProcesses has 3,000 processes on a GPU: the series are capped and the rest is summed.

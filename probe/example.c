@@ -13,8 +13,8 @@
 
 struct record {
 	char uuid[48], framework[16], version[32], backend[32];
-	uint32_t valid, ordinal; /* bits: allocated 1, reserved 2, active 4, inactive split 8, retries 16, ooms 32 */
-	uint64_t allocated, reserved, active, inactive_split, retries, ooms, unused;
+	uint32_t valid, ordinal; /* bits: allocated 1, reserved 2, active 4, inactive split 8, retries 16, ooms 32, limit 64 */
+	uint64_t allocated, reserved, active, inactive_split, retries, ooms, limit;
 };
 struct page {
 	char magic[8];

@@ -46,8 +46,8 @@ _MAX_NAME = 300
 
 
 # Each reader yields (ordinal, backend, values) for the GPUs that the framework uses.
-# values has allocated, reserved, active, inactive_split (bytes), retries and ooms; what
-# the framework does not tell is left out.
+# values has allocated, reserved, active, inactive_split (bytes), retries, ooms and limit (bytes);
+# what the framework does not tell is left out.
 
 
 def _read_torch(torch):
@@ -78,7 +78,17 @@ def _read_torch(torch):
         }
         values.update((name, stats[key]) for name, key in (("retries", "num_alloc_retries"), ("ooms", "num_ooms")) if key in stats)
         if any(values.values()):
+            values.update(_torch_limit(cuda, ordinal))
             yield ordinal, backend, values
+
+
+def _torch_limit(cuda, ordinal):
+    """Returns what set_per_process_memory_fraction lets the allocator reserve. PyTorch tells it from 2.8 on."""
+    try:
+        fraction = cuda.memory.get_per_process_memory_fraction(ordinal)
+        return {"limit": int(fraction * cuda.get_device_properties(ordinal).total_memory)} if fraction < 1 else {}
+    except Exception:
+        return {}
 
 
 def _read_tensorflow(_tensorflow):
@@ -487,7 +497,7 @@ def _record(framework, version, ordinal, backend, values):
     import struct
 
     valid, numbers = 0, []
-    for bit, name in enumerate(("allocated", "reserved", "active", "inactive_split", "retries", "ooms")):
+    for bit, name in enumerate(("allocated", "reserved", "active", "inactive_split", "retries", "ooms", "limit")):
         number = values.get(name)
         known = isinstance(number, int) and 0 <= number < 1 << 63
         valid |= known << bit
@@ -497,7 +507,7 @@ def _record(framework, version, ordinal, backend, values):
         return str(s).encode("ascii", "replace")[: size - 1]
 
     return struct.pack(
-        "<48s16s32s32sII6QQ", text(_cuda.uuid(ordinal), 48), text(framework, 16), text(version, 32), text(backend, 32), valid, ordinal, *numbers, 0
+        "<48s16s32s32sII7Q", text(_cuda.uuid(ordinal), 48), text(framework, 16), text(version, 32), text(backend, 32), valid, ordinal, *numbers
     )
 
 

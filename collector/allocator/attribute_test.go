@@ -46,3 +46,34 @@ func TestAttribute(t *testing.T) {
 		equal(t, s.Processes[0].Allocator, c.want, "%s", name)
 	}
 }
+
+// TestLimitOfFramework makes the limit of an allocator one of its process, which may hold more beside it.
+func TestLimitOfFramework(t *testing.T) {
+	no, dmem := gpu.Opt[uint64]{}, gpu.Limit{Source: gpu.LimitDmem, Bytes: 90}
+	for name, c := range map[string]struct {
+		limit, reserved, used, total gpu.Opt[uint64]
+		want                         uint64
+	}{
+		"with a context of 5":        {gpu.Some[uint64](40), gpu.Some[uint64](20), gpu.Some[uint64](25), gpu.Some[uint64](100), 45},
+		"a library takes 30":         {gpu.Some[uint64](40), gpu.Some[uint64](20), gpu.Some[uint64](55), gpu.Some[uint64](100), 75},
+		"it has just freed":          {gpu.Some[uint64](40), gpu.Some[uint64](20), gpu.Some[uint64](8), gpu.Some[uint64](100), 40},
+		"none":                       {no, gpu.Some[uint64](20), gpu.Some[uint64](25), gpu.Some[uint64](100), 0},
+		"none, by a wrong page":      {gpu.Some[uint64](0), gpu.Some[uint64](20), gpu.Some[uint64](25), gpu.Some[uint64](100), 0},
+		"the GPU ends before":        {gpu.Some[uint64](40), gpu.Some[uint64](20), gpu.Some[uint64](81), gpu.Some[uint64](100), 0},
+		"more than there can be":     {gpu.Some[uint64](1<<64 - 1), gpu.Some[uint64](20), gpu.Some[uint64](25), gpu.Some[uint64](100), 0},
+		"its reserve is not told":    {gpu.Some[uint64](40), no, gpu.Some[uint64](25), gpu.Some[uint64](100), 0},
+		"its memory is not known":    {gpu.Some[uint64](40), gpu.Some[uint64](20), no, gpu.Some[uint64](100), 0},
+		"that of the GPU is unknown": {gpu.Some[uint64](40), gpu.Some[uint64](20), gpu.Some[uint64](25), no, 0},
+	} {
+		a := gpu.Allocator{Framework: "torch", Limit: c.limit, Reserved: c.reserved}
+		others := []gpu.Limit{dmem, {}}[:1] // they are shared, with room behind
+		s := &gpu.Sample{Memory: gpu.Memory{Total: c.total}, Processes: []gpu.Process{{Used: c.used, Limits: others}}}
+		Attribute(func(gpu.ProcessID) []Record { return []Record{{Allocator: a}} }, "GPU-A", s)
+		want := []gpu.Limit{dmem}
+		if c.want > 0 {
+			want = append(want, gpu.Limit{Source: gpu.LimitFramework, Bytes: c.want})
+		}
+		equal(t, s.Processes[0].Limits, want, "%s", name)
+		equal(t, others[:2][1], gpu.Limit{}, "%s: what is shared", name)
+	}
+}

@@ -106,7 +106,7 @@ func parseRecord(b []byte) (r Record, err error) {
 		return r, errors.New("it names no framework")
 	}
 	valid := binary.LittleEndian.Uint32(b[validAt:])
-	for i, n := range []*gpu.Opt[uint64]{&a.Allocated, &a.Reserved, &a.Active, &a.InactiveSplit, &a.Retries, &a.OOMs} {
+	for i, n := range []*gpu.Opt[uint64]{&a.Allocated, &a.Reserved, &a.Active, &a.InactiveSplit, &a.Retries, &a.OOMs, &a.Limit} {
 		if valid&(1<<i) != 0 {
 			*n = gpu.Some(binary.LittleEndian.Uint64(b[numbersAt+8*i:]))
 		}

@@ -34,7 +34,7 @@ func testPage(sequence, start uint64, records ...Record) []byte {
 		copy(d[64:], a.Version)
 		copy(d[96:], a.Backend)
 		valid := uint32(0)
-		for bit, n := range []gpu.Opt[uint64]{a.Allocated, a.Reserved, a.Active, a.InactiveSplit, a.Retries, a.OOMs} {
+		for bit, n := range []gpu.Opt[uint64]{a.Allocated, a.Reserved, a.Active, a.InactiveSplit, a.Retries, a.OOMs, a.Limit} {
 			if n.OK {
 				valid |= 1 << bit
 			}
@@ -57,7 +57,7 @@ func torch(uuid string, allocated, reserved uint64) Record {
 func TestParsePage(t *testing.T) {
 	full := Record{UUID: "0b2f", Allocator: gpu.Allocator{
 		Framework: "torch", Version: "2.9.0", Backend: "cudaMallocAsync", Allocated: gpu.Some(uint64(1)), Reserved: gpu.Some(uint64(9)),
-		Active: gpu.Some(uint64(3)), InactiveSplit: gpu.Some(uint64(4)), Retries: gpu.Some(uint64(50)), OOMs: gpu.Some(uint64(60)),
+		Active: gpu.Some(uint64(3)), InactiveSplit: gpu.Some(uint64(4)), Retries: gpu.Some(uint64(50)), OOMs: gpu.Some(uint64(60)), Limit: gpu.Some(uint64(70)),
 	}}
 	prefixed, hostile := full, full
 	prefixed.UUID = "MIG-0B2F"

@@ -103,10 +103,13 @@ func TestProbe(t *testing.T) {
 			Active: gpu.Some((3 + ordinal) * gib), InactiveSplit: gpu.Some(uint64(gib)), Retries: gpu.Some(uint64(6)), OOMs: gpu.Some(ooms),
 		}}
 	}
+	limited, unlimited := usual(0, 7), usual(1, 7)
+	limited.Allocator.Limit = gpu.Some(uint64(20 * gib))
 	nonsense := usual(0, 0)
 	nonsense.Allocator.Allocated, nonsense.Allocator.OOMs = gpu.Opt[uint64]{}, gpu.Opt[uint64]{}
 	for scenario, want := range map[string][]Record{
 		"torch":       {usual(0, 7), usual(1, 7)},
+		"limited":     {limited, unlimited},
 		"loaded_late": {usual(0, 7)},
 		"slow_import": {usual(0, 7)},
 		"plugged":     {{Allocator: gpu.Allocator{Framework: "torch", Version: "2.9.0+cu130", Backend: "native"}}},

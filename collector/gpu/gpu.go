@@ -355,7 +355,7 @@ type Allocator struct {
 	Backend   string `json:"backend,omitzero"`   // as PyTorch names it: native, cudaMallocAsync
 	// Allocated are the bytes of live tensors, Reserved those that the allocator has from the driver, Active those in blocks
 	// that are in use or wait for a stream, and InactiveSplit the free ones beside used ones in one segment, which cannot be
-	// given back.
+	// given back. Limit is the most that Reserved may become, by the program's own setting.
 	Allocated     Opt[uint64] `json:"allocated,omitzero"`
 	Reserved      Opt[uint64] `json:"reserved,omitzero"`
 	Active        Opt[uint64] `json:"active,omitzero"`
@@ -363,6 +363,7 @@ type Allocator struct {
 	// Retries counts allocations that succeeded only after the cache was emptied, OOMs those that failed.
 	Retries Opt[uint64] `json:"retries,omitzero"`
 	OOMs    Opt[uint64] `json:"oo_ms,omitzero"`
+	Limit   Opt[uint64] `json:"limit,omitzero"`
 }
 
 // Owner is the owner of a process. Fields that do not apply or are not known are empty. An Owner is immutable once it is

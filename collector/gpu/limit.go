@@ -3,11 +3,15 @@
 
 package gpu
 
+import "strings"
+
 // The values of Limit.Source.
 const (
-	LimitDmem = "dmem" // the controller of control groups (Linux 6.14)
-	LimitHAMi = "hami" // HAMi-core, a library in the container
-	LimitMPS  = "mps"  // of each process that uses CUDA by MPS
+	LimitNVML      = "nvml"      // the driver, of a control group (CUDA 13.4)
+	LimitDmem      = "dmem"      // the controller of control groups (Linux 6.14)
+	LimitHAMi      = "hami"      // HAMi-core, a library in the container
+	LimitMPS       = "mps"       // of each process that uses CUDA by MPS
+	LimitFramework = "framework" // what the allocator in the process may reserve, as its probe tells, and what the process holds beside it
 )
 
 // Limit is the most GPU memory that a process may hold, or that all processes with the same Of may hold together.
@@ -18,4 +22,16 @@ type Limit struct {
 	Bytes uint64 `json:"bytes"`
 	// Charged are the bytes that count against it; absent if only the processes tell.
 	Charged Opt[uint64] `json:"charged,omitzero"`
+}
+
+// Bounded names what a limit on a control group of the owner's process bounds: the container, if the group is of it. The next run of
+// the container has another ID, and the same limit.
+func (o *Owner) Bounded(group string) string {
+	switch {
+	case o.ContainerID == "" || !strings.Contains(group, o.ContainerID):
+		return group // it may be that of a whole pod
+	case o.Container == "":
+		return o.ContainerID
+	}
+	return o.Namespace + "/" + o.Pod + "/" + o.Container
 }

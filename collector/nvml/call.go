@@ -54,15 +54,11 @@ func classify(ret nvml.Return, also []nvml.Return) outcome {
 	return failed
 }
 
-// returnNames are the names of nvml.h without their prefix. go-nvml has all but the newest until it has loaded the library.
+// returnNames are the names of nvml.h without their prefix, which go-nvml has until it has loaded the library.
 // The library's own nvmlErrorString gives sentences, and must not be called at any time.
 var returnNames = func() map[nvml.Return]string {
-	names := map[nvml.Return]string{
-		nvml.ERROR_NOT_READY: "NOT_READY", nvml.ERROR_GPU_NOT_FOUND: "GPU_NOT_FOUND",
-		nvml.ERROR_INVALID_STATE: "INVALID_STATE", nvml.ERROR_RESET_TYPE_NOT_SUPPORTED: "RESET_TYPE_NOT_SUPPORTED",
-		nvml.ERROR_UNKNOWN: "UNKNOWN",
-	}
-	for ret := nvml.SUCCESS; ret <= nvml.ERROR_DEPRECATED; ret++ {
+	names := map[nvml.Return]string{nvml.ERROR_UNKNOWN: "UNKNOWN"}
+	for ret := nvml.SUCCESS; ret <= nvml.ERROR_RESET_TYPE_NOT_SUPPORTED; ret++ {
 		names[ret] = strings.TrimPrefix(ret.Error(), "ERROR_")
 	}
 	return names

@@ -4,6 +4,7 @@
 package nvml
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"path"
@@ -47,10 +48,11 @@ type simNode struct {
 	loads  int
 }
 
-// simGPU is one GPU; used tells its memory in bytes.
+// simGPU is one GPU; used tells its memory in bytes, limits that of control groups by their folder.
 type simGPU struct {
-	uuid string
-	used func() uint64
+	uuid   string
+	used   func() uint64
+	limits map[string]uint64
 }
 
 // simFault is what calls do that match: hang until it is over, take longer, answer a code, or answer a
@@ -323,6 +325,7 @@ func (l *simLibrary) EventSetCreate() (nvml.EventSet, nvml.Return) {
 
 // simEvents is an event set in which nothing ever happens.
 type simEvents struct {
+	nvml.EventSet
 	library *simLibrary
 	uuid    string
 }
@@ -408,6 +411,14 @@ func (h *simHandle) GetMemoryInfo_v2() (nvml.Memory_v2, nvml.Return) { //nolint:
 func (h *simHandle) GetMemoryInfo() (nvml.Memory, nvml.Return) {
 	used := h.gpu.used() + simReserved
 	return nvml.Memory{Total: simTotal, Used: used, Free: simTotal - used}, h.answer("nvmlDeviceGetMemoryInfo")
+}
+
+func (h *simHandle) GetMemoryLimits_v1(folder string) (nvml.MemoryLimits_v1, nvml.Return) { //nolint:revive,staticcheck // go-nvml's name
+	ret := h.answer("nvmlDeviceGetMemoryLimits_v1")
+	if most, ok := h.gpu.limits[folder]; ok {
+		return nvml.MemoryLimits_v1{HardLimit: most, CurrentUsed: 1 << 20}, ret
+	}
+	return nvml.MemoryLimits_v1{}, cmp.Or(ret, nvml.ERROR_NOT_FOUND)
 }
 
 func (h *simHandle) GetMigMode() (current, pending int, ret nvml.Return) {

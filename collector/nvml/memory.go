@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -148,4 +151,37 @@ func memoryOfV1(v nvml.Memory) gpu.Memory {
 func (r *reading) bar1() gpu.BAR1 {
 	v := get(r, "nvmlDeviceGetBAR1MemoryInfo", r.handle.GetBAR1MemoryInfo)
 	return gpu.BAR1{Total: bounded(v.V.Bar1Total).If(v.OK), Used: bounded(v.V.Bar1Used).If(v.OK)}
+}
+
+// memoryLimits keeps the limits of control groups until they are asked for again.
+type memoryLimits struct {
+	asked time.Duration
+	of    map[string][]gpu.Limit // by the path of the group; nil without a limit
+}
+
+// limits returns the limit on the memory of the GPU of a control group, or of the nearest one above it that has one. It asks every
+// SlowInterval, and at once for a group that is new. A call that fails tells no limit, and harms nothing else.
+func (r *reading) limits(group string, at time.Duration) []gpu.Limit {
+	kept, cfg := &r.device.processes.limits, &r.device.source.cfg
+	if at-kept.asked >= cfg.SlowInterval-cfg.Interval/2 {
+		*kept = memoryLimits{at, map[string][]gpu.Limit{}}
+	}
+	limits, known := kept.of[group]
+	if known || len(group) < 2 {
+		return limits
+	}
+	var found gpu.Opt[nvml.MemoryLimits_v1]
+	r.aside(func() {
+		// The driver opens the folder, which may be gone with its last process, or hidden from the exporter.
+		found = get(r, "nvmlDeviceGetMemoryLimits_v1", func() (nvml.MemoryLimits_v1, nvml.Return) {
+			return r.handle.GetMemoryLimits_v1(filepath.Join(cfg.SysFS, "fs/cgroup", group))
+		}, nvml.ERROR_OPERATING_SYSTEM)
+	})
+	if most := bounded(found.V.HardLimit); found.OK && most.OK { // all ones are none
+		limits = []gpu.Limit{{Source: gpu.LimitNVML, Of: group, Bytes: most.V, Charged: bounded(found.V.CurrentUsed)}}
+	} else {
+		limits = r.limits(path.Dir(group), at)
+	}
+	kept.of[group] = limits
+	return limits
 }

@@ -6,6 +6,8 @@ package nvml
 import (
 	"math"
 	"testing"
+	"time"
+	"unsafe"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -135,5 +137,52 @@ func TestFieldWidth(t *testing.T) {
 	equal(t, kib(gpu.Some[uint64](3)), gpu.Some[uint64](3072), "3 KiB")
 	if got := kib(gpu.Some[uint64](1 << 60)); got.OK {
 		t.Errorf("2^60 KiB: %v, want absent", got)
+	}
+}
+
+// TestLimitsOfGroups asks the driver for the limit of a process's group, and of those above it.
+func TestLimitsOfGroups(t *testing.T) {
+	const call, pod, ctr = "nvmlDeviceGetMemoryLimits_v1", "/pods/a", "/pods/a/main"
+	limit := func(of string, bytes uint64) []gpu.Limit {
+		return []gpu.Limit{{Source: gpu.LimitNVML, Of: of, Bytes: bytes, Charged: gpu.Some(uint64(1 << 20))}}
+	}
+	for name, c := range map[string]struct {
+		group         string
+		limits        map[string]uint64
+		code          nvml.Return
+		old           bool
+		want          []gpu.Limit
+		calls, errors int
+	}{
+		"its own":         {group: ctr, limits: map[string]uint64{ctr: 20 << 30, pod: 30 << 30}, want: limit(ctr, 20<<30), calls: 1},
+		"that above":      {group: ctr, limits: map[string]uint64{ctr: math.MaxUint64, pod: 30 << 30}, want: limit(pod, 30<<30), calls: 2},
+		"none":            {group: ctr, calls: 3},
+		"hidden folders":  {group: ctr, limits: map[string]uint64{ctr: 20 << 30}, code: nvml.ERROR_OPERATING_SYSTEM, calls: 3},
+		"the call fails":  {group: ctr, limits: map[string]uint64{ctr: 20 << 30}, code: nvml.ERROR_UNKNOWN, calls: 3, errors: 1},
+		"an old driver":   {group: ctr, limits: map[string]uint64{ctr: 20 << 30}, old: true},
+		"no known group":  {limits: map[string]uint64{"": 20 << 30}},
+		"the group above": {group: "/", limits: map[string]uint64{"/": 20 << 30}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node, s, l, d := newOneGPU(t)
+			node.gpus[0].limits = map[string]uint64{}
+			for group, bytes := range c.limits {
+				node.gpus[0].limits["/sys/fs/cgroup"+group] = bytes
+			}
+			var there byte
+			if s.library.symbols.Store(call, unsafe.Pointer(&there)); c.old {
+				s.library.symbols.Store(call, unsafe.Pointer(nil))
+			}
+			node.begin(&simFault{call: call, code: c.code})
+			for i, after := range []time.Duration{0, 14 * time.Second, 15 * time.Second} { // the slow interval
+				must(t, d.read(func(r *reading) error {
+					equal(t, r.limits(c.group, time.Hour+after), c.want, "after %v", after)
+					return r.failure()
+				}))
+				_, _, calls := l.count(call)
+				equal(t, calls, []int{c.calls, c.calls, 2 * c.calls}[i], "calls after %v", after)
+			}
+			equal(t, len(s.Calls().Snapshot().Errors), c.errors, "kinds of errors")
+		})
 	}
 }

@@ -34,8 +34,8 @@ type process struct {
 	started  gpu.Opt[time.Duration]
 	cpu      gpu.Opt[time.Duration]
 	state    string // "" where it could not be read this time, X where it is not there any more
-	parent   uint32
 	orphaned bool
+	group    string // of control groups; see hostfs.Placement
 }
 
 // alive reports whether it could be read this time.
@@ -163,7 +163,9 @@ func (p *procfs) look(uuid string, pid uint32, before *process) *process {
 }
 
 // unread is all that is known of a process that cannot be read now.
-func (p *process) unread() *process { return &process{start: p.start, started: p.started} }
+func (p *process) unread() *process {
+	return &process{start: p.start, started: p.started, group: p.group}
+}
 
 // read reads pid. before is the read for the last sample, empty if there was none. A process that is gone keeps its identity
 // while the driver lists its number, because a successor of the same number would be found. Nothing is known of any process
@@ -181,25 +183,19 @@ func (p *procfs) read(pid uint32, before *process) *process {
 		return gone
 	}
 	now := &process{
-		start:  s.Start,
-		cpu:    gpu.Some(time.Duration(s.Ticks) * (time.Second / gpu.ProcessorTicks)),
-		state:  s.State,
-		parent: s.Parent,
+		start: s.Start,
+		cpu:   gpu.Some(time.Duration(s.Ticks) * (time.Second / gpu.ProcessorTicks)),
+		state: s.State,
 	}
-	known := before.start == s.Start
-	if known {
+	if before.start == s.Start {
 		now.started = before.started
 	}
 	if boot := p.bootTime(); !now.started.OK && boot.OK {
 		now.started = gpu.Some(gpu.TicksToTime(boot.V, s.Start))
 	}
-	switch {
-	case s.Parent != 1 || !p.hostNamespace():
-	case known && before.parent == s.Parent:
-		now.orphaned = before.orphaned
-	default:
-		now.orphaned = !p.isService(pid)
-	}
+	b, err := p.file(pid, "cgroup")
+	in := hostfs.ParseCgroup(string(b))
+	now.group, now.orphaned = in.Group, s.Parent == 1 && p.hostNamespace() && err == nil && !in.Service
 	return now
 }
 
@@ -214,10 +210,4 @@ func (p *procfs) stat(pid uint32) (hostfs.Stat, error) {
 		return hostfs.Stat{}, err
 	}
 	return hostfs.ParseStat(b)
-}
-
-// isService reports whether the control group of pid has a supervisor other than the lost parent, or cannot be read.
-func (p *procfs) isService(pid uint32) bool {
-	b, err := p.file(pid, "cgroup")
-	return err != nil || hostfs.ParseCgroup(string(b)).Service
 }

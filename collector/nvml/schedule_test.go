@@ -247,10 +247,10 @@ func newWorld(dir string) *world {
 	began := time.Now()
 	since := func() time.Duration { return time.Since(began) }
 	w.node = &simNode{loaded: 1, loads: 1, faults: map[*simFault]bool{}, gpus: []*simGPU{
-		{simUUID(0), func() uint64 { return 20 << 30 }},
-		{simUUID(1), func() uint64 { return 10<<30 + uint64(since()%(5*time.Minute)/time.Second)*(8<<20) }},
-		{simUUID(2), func() uint64 { return 2 << 30 }},
-		{simUUID(leaking), func() uint64 { return 5<<30 + uint64(max(0, since()-leakAfter)/time.Second)*leakRate }},
+		{uuid: simUUID(0), used: func() uint64 { return 20 << 30 }},
+		{uuid: simUUID(1), used: func() uint64 { return 10<<30 + uint64(since()%(5*time.Minute)/time.Second)*(8<<20) }},
+		{uuid: simUUID(2), used: func() uint64 { return 2 << 30 }},
+		{uuid: simUUID(leaking), used: func() uint64 { return 5<<30 + uint64(max(0, since()-leakAfter)/time.Second)*leakRate }},
 	}}
 	for i := range w.gpus {
 		w.gpus[i] = gpuRecord{calm: began, finds: true}

@@ -102,13 +102,7 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 			e.busy = sample.T
 		}
 		t.attribute(ctx, e, p)
-		if t.cfg.Owners != nil {
-			if limits, asked := t.limits(p.ID); asked {
-				e.limits = limits
-			}
-			p.Limits = e.limits
-		}
-		p.Limits = bounding(p.Limits, sample.Memory)
+		t.limit(e, p, sample.Memory)
 		t.renamed = t.renamed || (before != nil && *before != *e.owner)
 		p.Owner = e.owner
 		if p.ID.Start == 0 {
@@ -120,6 +114,21 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 	}
 	t.begun = true
 	return unresolved
+}
+
+// limit adds the limits of a process to those that the driver tells of its control group.
+func (t *processTable) limit(e *processEntry, p *gpu.Process, m gpu.Memory) {
+	p.Limits = slices.Clone(p.Limits) // they are the source's
+	for i := range p.Limits {
+		p.Limits[i].Of = e.owner.Bounded(p.Limits[i].Of)
+	}
+	if t.cfg.Owners != nil {
+		if limits, asked := t.limits(p.ID); asked {
+			e.limits = limits
+		}
+		p.Limits = append(p.Limits, e.limits...)
+	}
+	p.Limits = bounding(p.Limits, m)
 }
 
 // bury forgets the processes that have ended, and that the detector does not know.

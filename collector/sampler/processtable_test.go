@@ -38,3 +38,27 @@ func TestMissingForAMoment(t *testing.T) {
 		}
 	}
 }
+
+// TestLimitsJoin has the driver tell the limit of a group below a container, beside that which the kernel tells: both bound the container,
+// and the smaller holds. What the source has shared is left as it is.
+func TestLimitsJoin(t *testing.T) {
+	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	owner := &gpu.Owner{Namespace: "ml", Pod: "a", Container: "main", ContainerID: id}
+	kernels := gpu.Limit{Source: gpu.LimitDmem, Of: "ml/a/main", Bytes: 30 << 30}
+	known := func(gpu.ProcessID) ([]gpu.Limit, bool) { return []gpu.Limit{kernels}, true }
+	table := newProcessTable(Config{Owners: &owners{owner: func(gpu.ProcessID) (*gpu.Owner, bool) { return owner, true }}}, "0", func() *jobsState { return nil }, known)
+	drivers := []gpu.Limit{
+		{Source: gpu.LimitNVML, Of: "/kubepods/" + id + "/init", Bytes: 20 << 30}, {Source: gpu.LimitNVML, Of: "/kubepods", Bytes: 40 << 30}, {Source: gpu.LimitNVML, Of: "/"},
+	}
+	sample := &gpu.Sample{
+		T: time.Hour, Memory: gpu.Memory{Total: gpu.Some(uint64(80 << 30))},
+		Processes: []gpu.Process{{ID: gpu.ProcessID{PID: 7, Start: 1}, Limits: drivers}},
+	}
+	table.note(sample)
+	want := []gpu.Limit{{Source: gpu.LimitNVML, Of: "ml/a/main", Bytes: 20 << 30}, {Source: gpu.LimitNVML, Of: "/kubepods", Bytes: 40 << 30}, kernels}
+	equal(t, sample.Processes[0].Limits, want, "limits")
+	equal(t, drivers[0].Of, "/kubepods/"+id+"/init", "what the source has")
+	list := limitsOf(sample)
+	equal(t, len(list), 2, "memories")
+	equal(t, list[0].Memory.Total, gpu.Some(uint64(20<<30)), "the smaller")
+}

@@ -34,7 +34,7 @@ func (r *Resolver) Limits(id gpu.ProcessID, on *gpu.Info) (limits []gpu.Limit, e
 	a := r.recall(id)
 	if a.owner.ContainerID != "" {
 		p, _ := r.containers.find(a.owner.ContainerID)
-		limits = limitsIn(p.limits, boundBy(a.owner), on.UUID)
+		limits = limitsIn(p.limits, a.owner.Bounded(a.owner.ContainerID), on.UUID)
 	}
 	if a.group == "" || r.cfg.CgroupFS == "" {
 		return limits, nil
@@ -44,21 +44,9 @@ func (r *Resolver) Limits(id gpu.ProcessID, on *gpu.Info) (limits []gpu.Limit, e
 		return limits, fmt.Errorf("reading the limit of a control group: %w", err)
 	}
 	if ok {
-		of := d.Group // it may be that of a whole pod
-		if id := a.owner.ContainerID; id != "" && strings.Contains(of, id) {
-			of = boundBy(a.owner)
-		}
-		limits = append(limits, gpu.Limit{Source: gpu.LimitDmem, Of: of, Bytes: d.Max, Charged: gpu.Some(d.Current)})
+		limits = append(limits, gpu.Limit{Source: gpu.LimitDmem, Of: a.owner.Bounded(d.Group), Bytes: d.Max, Charged: gpu.Some(d.Current)})
 	}
 	return limits, nil
-}
-
-// boundBy names the container of a process as a limit does. Its next run has another ID, and the same limit.
-func boundBy(o *gpu.Owner) string {
-	if o.Container == "" {
-		return o.ContainerID
-	}
-	return o.Namespace + "/" + o.Pod + "/" + o.Container
 }
 
 // environment returns the lines NAME=VALUE of the variables above, out of the specification of a container; "" if the runtime does not

@@ -154,7 +154,7 @@ func (r *Resolver) Lacking() []string {
 	// The first process is outside of the exporter's own cgroup namespace, if there is one.
 	first, err := os.ReadFile(filepath.Join(r.path(1), "cgroup"))
 	if in := string(first); err == nil && r.cfg.CgroupFS != "" && strings.Contains(in, "::/..") {
-		lacking = append(lacking, "the exporter has a cgroup namespace of its own: limits on GPU memory of control groups (dmem) are not read; in a container, it takes privileged or the cgroup namespace of the host")
+		lacking = append(lacking, "the exporter has a cgroup namespace of its own: limits on GPU memory of control groups (nvml, dmem) are not read; in a container, it takes privileged or the cgroup namespace of the host")
 	}
 	return lacking
 }

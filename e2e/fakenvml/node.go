@@ -98,8 +98,9 @@ type GPU struct {
 	// power and its limits, PCIe replays, remapped rows, recovery action. Others are not supported.
 	Fields     map[FieldKey]Field
 	Processes  []Process
-	EventTypes uint64  // bit mask of the supported event types
-	Events     []Event // use [Node.Raise]
+	Limits     map[string]uint64 // bytes, of control groups by their folder; a missing one is not found
+	EventTypes uint64            // bit mask of the supported event types
+	Events     []Event           // use [Node.Raise]
 	MIG        MIG
 	// Unsupported are functions that answer NOT_SUPPORTED about this GPU.
 	Unsupported []string

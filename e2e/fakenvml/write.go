@@ -135,6 +135,9 @@ func (w *scriptWriter) gpu(g *GPU) {
 	w.links(g)
 	w.fields(g)
 	w.processes(g)
+	for _, folder := range sortedKeys(g.Limits) {
+		w.line("limit", g.Limits[folder], folder)
+	}
 	w.line("event_types", g.EventTypes)
 	for _, e := range g.Events {
 		w.line("event", e.Seq, e.Type, e.Data)

@@ -123,11 +123,12 @@ SystemdCgroup = false
 
 // RunPod starts a container in a pod, which is made if it is not there, as the
 // kubelet does. It returns the number of the container's process, as the host has it.
-func (c *Containerd) RunPod(t testing.TB, namespace, name, container string) (pid int) {
+func (c *Containerd) RunPod(t testing.TB, namespace, name, container string, variables ...*cri.KeyValue) (pid int) {
 	t.Helper()
 	return c.RunContainer(t, namespace, name, &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: container},
 		Image:    &cri.ImageSpec{Image: image},
+		Envs:     variables,
 		Linux:    &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces}},
 	})
 }

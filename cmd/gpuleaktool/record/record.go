@@ -293,10 +293,12 @@ func (r *recorder) attribute(info *gpu.Info, s *gpu.Sample) {
 	defer cancel()
 	s.Processes = slices.Clone(s.Processes) // they are the source's
 	for i := range s.Processes {
-		if p := &s.Processes[i]; p.Owner == nil {
+		p := &s.Processes[i]
+		if p.Owner == nil {
 			p.Owner, _ = r.owners.Await(ctx, p.ID)
 		}
-		s.Processes[i].Limits, _ = r.owners.Limits(s.Processes[i].ID, info)
+		limits, _ := r.owners.Limits(p.ID, info)
+		p.Limits = append(slices.Clip(p.Limits), limits...)
 	}
 	if r.allocators != nil {
 		allocator.Attribute(r.allocators.Of, info.UUID, s)

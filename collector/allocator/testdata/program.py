@@ -114,6 +114,18 @@ def scenario_torch():
     say(os.getpid())
 
 
+def scenario_limited():
+    def fraction(ordinal):
+        assert ordinal < 2, "the probe asked about a GPU that is not used: that makes a context there"
+        return (0.25, 1.0)[ordinal]
+
+    torch = Torch(devices=3, stats=lambda ordinal: Torch.usual(ordinal) if ordinal < 2 else {"allocated_bytes": {"all": {"current": 0}}})
+    torch.cuda.memory.get_per_process_memory_fraction = fraction
+    torch.cuda.get_device_properties = lambda _ordinal: types.SimpleNamespace(total_memory=80 * GIB)
+    begin(torch, load(torch))
+    say(os.getpid())
+
+
 def scenario_loaded_late():
     torch = Torch()
     sys.modules["torch"] = torch.module

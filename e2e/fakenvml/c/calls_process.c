@@ -66,6 +66,21 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
 	END(ret);
 }
 
+nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *limits)
+{
+	BEGIN(nvmlDeviceGetMemoryLimits_v1, device, WANT_GPU);
+	NEED(limits && limits->nameSpace, INVALID_ARGUMENT);
+	for (unsigned int i = 0; i < g->limits_len; i++) {
+		if (!strcmp(g->limits[i].folder, limits->nameSpace)) {
+			limits->softLimit = 0;
+			limits->hardLimit = g->limits[i].hard;
+			limits->currentUsed = memory_used(c.script, g, &g->memory, NO_INSTANCE);
+			END(NVML_SUCCESS);
+		}
+	}
+	END(NVML_ERROR_NOT_FOUND);
+}
+
 nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memory)
 {
 	BEGIN(nvmlDeviceGetBAR1MemoryInfo, device, WANT_GPU);

@@ -83,6 +83,11 @@ struct gpu_instance {
 	struct memory memory;
 };
 
+struct limit {
+	const char *folder; // of the control group
+	uint64_t hard; // bytes
+};
+
 struct mig_device {
 	uint32_t index, gi, id, slices, multiprocessors;
 	const char *uuid;
@@ -132,6 +137,7 @@ struct gpu {
 	LIST(struct profile, profiles);
 	LIST(struct gpu_instance, instances);
 	LIST(struct mig_device, mig_devices);
+	LIST(struct limit, limits);
 };
 
 enum fault_action { FAULT_ERROR, FAULT_HANG, FAULT_SIZE, FAULT_DELAY };

@@ -51,6 +51,7 @@
 //   process LIST PID GI CI BASE RATE [NAME]                 LIST compute, graphics, mps; a RAMP in full, in bytes, BASE -1:
 //                                  not available; GI, CI -1: none; NAME is for hardware/stub/bin/nvidia-smi
 //   sample PID SM MEMORY ENCODER DECODER JPEG OFA           a utilisation sample, %, that is always fresh
+//   limit HARD FOLDER              of the control group with that folder, bytes; HARD -1: it has none. It uses all of the memory
 //   event_types MASK
 //   event SEQ TYPE DATA            delivered once to each event set whose registration is older than the event
 //   mig CURRENT PENDING MAXDEVICES
@@ -372,6 +373,13 @@ static void parse_device(struct parser *p)
 	q->handle = device_handle(q->uuid);
 }
 
+static void parse_limit(struct parser *p)
+{
+	struct limit *q = PUSH(p->gpu->limits, p->gpu->limits_len, p->gpu->limits_cap);
+	q->hard = number(p, 1);
+	q->folder = p->words > 2 ? p->rest[2] : "";
+}
+
 static void parse_event(struct parser *p)
 {
 	struct event *e = PUSH(p->gpu->events, p->gpu->events_len, p->gpu->events_cap);
@@ -499,7 +507,7 @@ static bool parse_gpu_line(struct parser *p)
 		{"process", parse_process}, {"sample", parse_sample}, {"field", parse_field}, {"link", parse_link},
 		{"profile", parse_profile}, {"instance", parse_instance}, {"device", parse_device}, {"event", parse_event},
 		{"retired", parse_retired}, {"bus_id", parse_bus_id}, {"pcie", parse_pcie}, {"modes", parse_modes},
-		{"ecc", parse_ecc},
+		{"ecc", parse_ecc}, {"limit", parse_limit},
 	};
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
 		if (!strcmp(lines[i].key, p->word[0])) {
@@ -626,6 +634,7 @@ void script_free(struct script *s)
 		free(g->profiles);
 		free(g->instances);
 		free(g->mig_devices);
+		free(g->limits);
 	}
 	free(s->faults);
 	free(s->text);
