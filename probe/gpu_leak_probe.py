@@ -44,6 +44,12 @@ _MAX_SITES = 20
 _MAX_FRAMES = 32
 _MAX_NAME = 300
 
+_REFUSAL_MAGIC = b"GPUNOMEM"
+_REFUSAL_WAIT = 1.0  # seconds that an out-of-memory waits for the exporter at most
+_REFUSAL_PAUSE = 60.0  # seconds between two that are told
+_REFUSAL_LINES = 10
+_READ = 1 << 48  # a lock of one byte, at this and the number of the refusal, says that the exporter has read it
+
 
 # Each reader yields (ordinal, backend, values) for the GPUs that the framework uses.
 # values has allocated, reserved, active, inactive_split (bytes), retries, ooms and limit (bytes);
@@ -238,35 +244,46 @@ class _Page(_Memory):
     def __init__(self):
         super().__init__("gpu_leak_probe", _SIZE)
 
+    records, refusals = (), 0
+
     def write(self, records):
-        self._write(_MAGIC, 192, (len(records), 0), b"".join(records), _WRITTEN)
+        self.records = records
+        self._write(_MAGIC, 192, (len(records), self.refusals), b"".join(records), _WRITTEN)
 
     def request(self, number):
         """Returns the number of a request and for how many seconds it is; (0, 0) if there is none. That of
         the given number goes before others: who asked may not have read the answer yet."""
+        for start, length in ((number * _UNIT, _UNIT), (_UNIT, _MAX_NUMBER * _UNIT)):
+            start, length = self._lock(start, length) if start else (0, 0)
+            if start >= _UNIT and start % _UNIT == 0 and 0 < length < _UNIT:
+                return start // _UNIT, length
+        return 0, 0
+
+    def was_read(self):
+        """Reports whether the exporter has read the last refusal."""
+        return self._lock(_READ + self.refusals, 1)[1] > 0
+
+    def _lock(self, start, length):
+        """Returns where a lock for reading is in a range, and its length; (0, 0) if there is none."""
         import fcntl
         import struct
 
         layout = "hhqqi4x"  # struct flock of 64 bits: kind, whence, start, length, pid
-        for start, length in ((number * _UNIT, _UNIT), (_UNIT, _MAX_NUMBER * _UNIT)):
-            if start == 0:
-                continue
-            try:
-                # F_OFD_GETLK: it waits for nobody, and tells a lock that a lock for writing would meet.
-                found = fcntl.fcntl(self._fd, 36, struct.pack(layout, fcntl.F_WRLCK, 0, start, length, 0))
-            except OSError:
-                return 0, 0
-            kind, _, start, length, _ = struct.unpack(layout, found)
-            if kind == fcntl.F_RDLCK and start >= _UNIT and start % _UNIT == 0 and 0 < length < _UNIT:
-                return start // _UNIT, length
-        return 0, 0
+        try:
+            # F_OFD_GETLK: it waits for nobody, and tells a lock that a lock for writing would meet.
+            found = fcntl.fcntl(self._fd, 36, struct.pack(layout, fcntl.F_WRLCK, 0, start, length, 0))
+        except OSError:
+            return 0, 0
+        kind, _, start, length, _ = struct.unpack(layout, found)
+        return (start, length) if kind == fcntl.F_RDLCK else (0, 0)
 
 
 class _Answer(_Memory):
-    """Which lines allocate what stays: JSON."""
+    """Which lines allocate what stays, or what was refused: JSON."""
 
-    def __init__(self):
-        super().__init__("gpu_leak_sites", _ANSWER_SIZE)
+    def __init__(self, name="gpu_leak_sites", magic=_ANSWER_MAGIC):
+        super().__init__(name, _ANSWER_SIZE)
+        self._magic = magic
 
     def write(self, number, answer):
         import json
@@ -275,7 +292,7 @@ class _Answer(_Memory):
         while len(text) > _ANSWER_SIZE - 64 and answer.get("sites"):
             answer["sites"].pop()  # the smallest
             text = json.dumps(answer, separators=(",", ":")).encode()
-        self._write(_ANSWER_MAGIC, 0, (number, len(text)), text, _ANSWER_SIZE)
+        self._write(self._magic, 0, (number, len(text)), text, _ANSWER_SIZE)
 
 
 class _Refused(Exception):
@@ -450,23 +467,11 @@ class _Recorder:
                     "live": live,
                     "blocks": blocks,
                     "uuid": _cuda.uuid(device),
-                    "line": self._line(frames),
+                    "line": _line(self._torch, frames),
                     "frames": [("%s:%d %s" % f)[-_MAX_NAME:] for f in frames],
                 }
             )
         return {"sites": sites, "unsure": unsure}
-
-    def _line(self, frames):
-        """Returns the innermost frame that is not PyTorch's own."""
-        own = os.path.dirname(getattr(self._torch, "__file__", None) or "/torch/") + os.sep
-        for name, line, function in frames:
-            if not name.startswith((own, "<")):
-                break
-        else:
-            if not frames:
-                return ""
-            name, line, function = frames[0]
-        return ("%s:%d %s" % (os.sep.join(name.split(os.sep)[-2:]), line, function))[-_MAX_NAME:]
 
     def _end(self, state, **more):
         torch, self._torch = self._torch, None
@@ -491,6 +496,91 @@ class _Recorder:
         """Closes what a child has of its parent's."""
         if self._answer is not None:
             self._answer.close()
+
+
+class _Refusals:
+    """Tells what PyTorch was asked for when it had no memory left, and what held most."""
+
+    def __init__(self):
+        self._attached, self._answer, self._last, self._number = None, None, None, 0
+
+    def attach(self, probe):
+        """Has PyTorch call back when it is refused memory. That works only once CUDA is initialised: before, it crashes."""
+        torch = sys.modules.get("torch")
+        try:
+            if torch is None or self._attached is torch or _is_lazy(torch) or not torch.cuda.is_initialized():
+                return
+            self._attached = torch
+            torch._C._cuda_attach_out_of_memory_observer(lambda *args: self._tell(probe, torch, *args))
+        except Exception:
+            pass  # PyTorch is older, or was built without CUDA
+
+    def _tell(self, probe, torch, ordinal, asked, total, free):
+        """Is called by the thread that was refused. The program may survive it, so this costs a second a minute at most."""
+        import time
+
+        now = time.monotonic()
+        if self._last is not None and now - self._last < _REFUSAL_PAUSE:
+            return
+        self._last = now
+        if not probe._asking.acquire(timeout=_REFUSAL_WAIT / 2):
+            return
+        try:
+            page = probe._page
+            if page is None or page.lost():
+                return
+            if self._answer is None or self._answer.lost():
+                self._answer = _Answer("gpu_leak_oom", _REFUSAL_MAGIC)
+            lines = self._lines(torch, ordinal)
+            self._number += 1
+            self._answer.write(
+                self._number, {"time": time.time(), "uuid": _cuda.uuid(ordinal), "asked": asked, "total": total, "free": free, "sites": lines}
+            )
+            page.refusals = self._number
+            page.write(page.records)
+        except Exception:
+            return
+        finally:
+            probe._asking.release()
+        while time.monotonic() - now < _REFUSAL_WAIT and not page.was_read():
+            time.sleep(0.02)
+
+    def _lines(self, torch, ordinal):
+        """Returns what holds most: by line of code, if PyTorch records where it allocates, or else the largest blocks."""
+        blocks = torch.cuda.memory_stats_as_nested_dict(ordinal).get("active", {}).get("all", {}).get("current", 0)
+        if blocks > _MAX_BLOCKS:
+            return []
+        held, largest = {}, []
+        for segment in torch.cuda.memory._snapshot()["segments"]:
+            for block in segment["blocks"] if segment["device"] == ordinal else ():
+                if block["state"] != "active_allocated":
+                    continue
+                frames = tuple((f["filename"], f["line"], f["name"]) for f in (block.get("frames") or ())[:_MAX_FRAMES])
+                if frames:
+                    line = _line(torch, frames)
+                    held[line] = held.get(line, 0) + block["size"]
+                else:
+                    largest.append(("", block["size"]))
+        found = sorted(list(held.items()) or largest, key=lambda h: -h[1])
+        return [{"line": line, "live": size} for line, size in found[:_REFUSAL_LINES]]
+
+    def forget(self):
+        """Closes what a child has of its parent's."""
+        if self._answer is not None:
+            self._answer.close()
+
+
+def _line(torch, frames):
+    """Returns the innermost frame that is not PyTorch's own."""
+    own = os.path.dirname(getattr(torch, "__file__", None) or "/torch/") + os.sep
+    for name, line, function in frames:
+        if not name.startswith((own, "<")):
+            break
+    else:
+        if not frames:
+            return ""
+        name, line, function = frames[0]
+    return ("%s:%d %s" % (os.sep.join(name.split(os.sep)[-2:]), line, function))[-_MAX_NAME:]
 
 
 def _record(framework, version, ordinal, backend, values):
@@ -567,7 +657,7 @@ class _Probe:
     def _renew(self):
         import _thread
 
-        self._page, self._pages, self._failures, self._recorder = None, 0, 0, _Recorder()
+        self._page, self._pages, self._failures, self._recorder, self._refusals = None, 0, 0, _Recorder(), _Refusals()
         # Held while a framework is asked, and for ever from the program's end on.
         self._asking = _thread.allocate_lock()
 
@@ -598,6 +688,7 @@ class _Probe:
             if self._page is not None:
                 self._page.close()
             self._recorder.forget()
+            self._refusals.forget()
             self._renew()
             self._due = None if self._used else time.monotonic() + self.patience
             if self.follow not in gc.callbacks:
@@ -661,6 +752,7 @@ class _Probe:
                 return
             self._recorder.renew()
         self._page.write(records)
+        self._refusals.attach(self)
         self._recorder.update(self._page)
 
 

@@ -124,10 +124,12 @@ func (r *Reader) pursue(p *process, now time.Time) {
 		return
 	default:
 		request.looked = now
-		a, err := r.findAnswer(p.id)
+		a, err := r.findAnswer(p.id, answerLink, answerMagic)
 		if err == nil && a.number == request.number {
-			next = a.sites
-			next.Asked = s.Asked
+			if told, err := parseSites(a.text); err == nil {
+				next = told
+				next.Asked = s.Asked
+			}
 		}
 		switch {
 		case next.final():

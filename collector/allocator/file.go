@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -110,28 +111,36 @@ func (r *Reader) open(link string, size uint64) (*os.File, error) {
 // ask sets a request on an open page. It may be repeated.
 func ask(f *os.File, number uint32, over time.Duration) error {
 	seconds := min(max(int64(over/time.Second), 1), requestUnit-1)
-	if err := setLock(f, unix.F_RDLCK, number, seconds); err != nil {
+	if err := setLock(f, unix.F_RDLCK, int64(number)*requestUnit, seconds); err != nil {
 		return fmt.Errorf("ask the probe: %w", err)
 	}
 	return nil
 }
 
-func withdraw(f *os.File, number uint32) error { return setLock(f, unix.F_UNLCK, number, requestUnit) }
+// tellRead says on an open page that a refusal was read, until the next one.
+func tellRead(f *os.File, number uint32) error {
+	_ = setLock(f, unix.F_UNLCK, readAt, math.MaxUint32)
+	return setLock(f, unix.F_RDLCK, readAt+int64(number), 1)
+}
 
-func setLock(f *os.File, kind int16, number uint32, length int64) error {
-	lock := unix.Flock_t{Type: kind, Whence: io.SeekStart, Start: int64(number) * requestUnit, Len: length}
+func withdraw(f *os.File, number uint32) error {
+	return setLock(f, unix.F_UNLCK, int64(number)*requestUnit, requestUnit)
+}
+
+func setLock(f *os.File, kind int16, start, length int64) error {
+	lock := unix.Flock_t{Type: kind, Whence: io.SeekStart, Start: start, Len: length}
 	return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
 }
 
-// findAnswer reads the answer of a process.
-func (r *Reader) findAnswer(id gpu.ProcessID) (found answer, err error) {
+// findAnswer reads what a process writes beside its page, of this magic in a file with this name.
+func (r *Reader) findAnswer(id gpu.ProcessID, link, magic string) (found answer, err error) {
 	b := make([]byte, answerSize)
-	err = r.each(id, answerLink, answerSize, func(f *os.File) error {
+	err = r.each(id, link, answerSize, func(f *os.File) error {
 		n, err := unix.Pread(int(f.Fd()), b, 0)
 		if err != nil {
 			return fmt.Errorf("read the answer: %w", err)
 		}
-		a, err := parseAnswer(b[:n])
+		a, err := parseAnswer(b[:n], magic)
 		switch {
 		case err != nil:
 			return err

@@ -45,6 +45,7 @@ type Record struct {
 type page struct {
 	sequence uint64 // counts the probe's writes
 	start    uint64 // of the process that writes, as in gpu.ProcessID
+	refusals uint32 // number of the last refusal; 0 is none
 	records  []Record
 }
 
@@ -74,6 +75,7 @@ func parsePage(b []byte) (page, error) {
 	le := binary.LittleEndian
 	p := page{sequence: le.Uint64(b[16:]), start: le.Uint64(b[24:])}
 	n := le.Uint32(b[32:])
+	p.refusals = le.Uint32(b[36:])
 	if size := le.Uint16(b[10:]); size != recordSize || n > maxRecords {
 		return page{}, fmt.Errorf("%d records of %d bytes", n, size)
 	}

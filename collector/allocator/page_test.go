@@ -71,7 +71,7 @@ func TestParsePage(t *testing.T) {
 		"what is no name":        {hostile, cleaned},
 	} {
 		got, err := parsePage(testPage(7, 8, c.in)[:written])
-		if want := (page{7, 8, []Record{c.want}}); err != nil || !reflect.DeepEqual(got, want) {
+		if want := (page{sequence: 7, start: 8, records: []Record{c.want}}); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, want)
 		}
 	}

@@ -65,6 +65,7 @@ type process struct {
 	// Under Reader.mu. What records and sites point to does not change.
 	asked   time.Time
 	records []Record // nil: none
+	refusal *Refusal // the last one; nil: none
 	sites   *Sites   // nil: Ask was not called
 
 	// Run's alone.
@@ -75,6 +76,7 @@ type process struct {
 	denied   bool
 	names    map[source]gpu.Allocator // only the names, as they were first
 	request  sitesRequest
+	refusals uint32 // number of the last refusal that was read
 }
 
 // source is a framework on a GPU.
@@ -196,6 +198,7 @@ func (r *Reader) look(p *process, now time.Time) {
 	p.file, p.sequence, p.written = f, found.sequence, now
 	r.pages++
 	r.publish(p, found.records)
+	r.hear(p, found.refusals, now)
 }
 
 // refresh reads the page of a process again. After an error, look searches for it: a probe makes a new page if its
@@ -205,6 +208,7 @@ func (r *Reader) refresh(p *process, now time.Time) {
 	if err == nil && found.sequence != p.sequence {
 		p.sequence, p.written = found.sequence, now
 		r.publish(p, found.records)
+		r.hear(p, found.refusals, now)
 		return
 	}
 	if (err == nil || errors.Is(err, errTorn)) && now.Sub(p.written) < staleAfter {

@@ -4,7 +4,6 @@
 package allocator
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
@@ -68,16 +67,16 @@ type Site struct {
 	Frames []string `json:"frames"` // the innermost first
 }
 
-// answer is the content of an answer.
+// answer is what a process writes beside its page.
 type answer struct {
 	start  uint64 // of the process that writes, as in gpu.ProcessID
-	number uint32 // of the request
-	sites  Sites
+	number uint32 // of the request, or of the refusal
+	text   []byte // JSON, untrusted and of a bounded size
 }
 
-// parseAnswer parses an answer. Its text is untrusted, and of a bounded size.
-func parseAnswer(b []byte) (answer, error) {
-	if err := checkHeader(b, answerMagic, max(len(b), answerHeader)); err != nil {
+// parseAnswer parses the head of an answer.
+func parseAnswer(b []byte, magic string) (answer, error) {
+	if err := checkHeader(b, magic, max(len(b), answerHeader)); err != nil {
 		return answer{}, err
 	}
 	le := binary.LittleEndian
@@ -86,15 +85,40 @@ func parseAnswer(b []byte) (answer, error) {
 	if n > uint32(len(b)-answerHeader) {
 		return answer{}, fmt.Errorf("a text of %d bytes", n)
 	}
-	var text answerText
-	if err := json.NewDecoder(bytes.NewReader(b[answerHeader:][:n])).Decode(&text); err != nil {
-		return answer{}, fmt.Errorf("its text: %w", err)
-	}
-	if !slices.Contains([]SitesState{SitesRecording, SitesDone, SitesRefused}, text.State) {
-		return answer{}, errors.New("its state is none")
-	}
-	a.sites = text.sites()
+	a.text = b[answerHeader:][:n]
 	return a, nil
+}
+
+// parseSites parses the text of an answer to a request.
+func parseSites(text []byte) (Sites, error) {
+	var t answerText
+	if err := json.Unmarshal(text, &t); err != nil {
+		return Sites{}, fmt.Errorf("its text: %w", err)
+	}
+	if !slices.Contains([]SitesState{SitesRecording, SitesDone, SitesRefused}, t.State) {
+		return Sites{}, errors.New("its state is none")
+	}
+	return t.sites(), nil
+}
+
+// Refusal is an allocation for which a GPU had no memory left.
+type Refusal struct {
+	Time  time.Time // on the clock of the process
+	UUID  string    // as Record.UUID
+	Asked uint64    // bytes
+	// Lines hold most, the largest first: Site.Live of each. Without lines, they are the largest blocks.
+	Lines []Site
+}
+
+type refusalText struct {
+	Time  float64 `json:"time"` // seconds since the Unix epoch
+	UUID  string  `json:"uuid"`
+	Asked uint64  `json:"asked"`
+	Sites []Site  `json:"sites"`
+}
+
+func (t *refusalText) refusal() *Refusal {
+	return &Refusal{Time: time.UnixMilli(int64(min(max(t.Time, 0), 1e12) * 1000)), UUID: bareUUID(printable(t.UUID, 48)), Asked: t.Asked, Lines: printableSites(t.Sites)}
 }
 
 type answerText struct {
@@ -112,20 +136,25 @@ func (text *answerText) sites() Sites {
 	if text.State != SitesDone {
 		return s // the names become labels, and must not change
 	}
-	s.Unsure = text.Unsure
-	s.List = slices.Clone(text.Sites[:min(len(text.Sites), maxSites)]) // not all that the process wrote is kept
-	for i := range s.List {
-		site := &s.List[i]
+	s.Unsure, s.List = text.Unsure, printableSites(text.Sites)
+	slices.SortStableFunc(s.List, func(a, b Site) int {
+		return cmp.Compare(b.Growth, a.Growth)
+	})
+	return s
+}
+
+// printableSites returns the first sites, with names that print. It keeps nothing else that the process wrote.
+func printableSites(sites []Site) []Site {
+	list := slices.Clone(sites[:min(len(sites), maxSites)])
+	for i := range list {
+		site := &list[i]
 		site.UUID, site.Line = bareUUID(printable(site.UUID, 48)), printable(site.Line, maxLine)
 		site.Frames = append([]string(nil), site.Frames[:min(len(site.Frames), maxFrames)]...)
 		for j, f := range site.Frames {
 			site.Frames[j] = printable(f, maxLine)
 		}
 	}
-	slices.SortStableFunc(s.List, func(a, b Site) int {
-		return cmp.Compare(b.Growth, a.Growth)
-	})
-	return s
+	return list
 }
 
 // seconds returns a duration of a number that a process chose.

@@ -52,15 +52,25 @@ func TestParseAnswer(t *testing.T) {
 			State: SitesDone, Pause: 1e6 * time.Second, List: []Site{{UUID: strings.Repeat("é", 24), Line: "_[31m_"}},
 		}},
 	} {
-		got, err := parseAnswer(testAnswer(7, 8, c.text))
-		if want := (answer{7, 8, c.want}); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %+v, %v", name, got, err)
+		a, got, err := parse(testAnswer(7, 8, c.text))
+		if err != nil || a.start != 7 || a.number != 8 || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, %+v, %v", name, a, got, err)
 		}
 	}
-	got, err := parseAnswer(testAnswer(7, 8, many))
-	if err != nil || len(got.sites.List) != maxSites {
-		t.Errorf("%d sites, %v", len(got.sites.List), err)
+	_, got, err := parse(testAnswer(7, 8, many))
+	if err != nil || len(got.List) != maxSites {
+		t.Errorf("%d sites, %v", len(got.List), err)
 	}
+}
+
+// parse parses an answer to a request.
+func parse(b []byte) (answer, Sites, error) {
+	a, err := parseAnswer(b, answerMagic)
+	if err != nil {
+		return a, Sites{}, err
+	}
+	s, err := parseSites(a.text)
+	return a, s, err
 }
 
 func TestParseAnswerRefuses(t *testing.T) {
@@ -85,8 +95,8 @@ func TestParseAnswerRefuses(t *testing.T) {
 		"no such state":     testAnswer(1, 1, `{"state":"asked"}`),
 		"a negative number": testAnswer(1, 1, `{"state":"done","sites":[{"growth":-1}]}`),
 	} {
-		if a, err := parseAnswer(b); err == nil {
-			t.Errorf("%s: %+v", name, a)
+		if _, s, err := parse(b); err == nil {
+			t.Errorf("%s: %+v", name, s)
 		}
 	}
 }
@@ -98,14 +108,14 @@ func FuzzParseAnswer(f *testing.F) {
 		b := testAnswer(1, 1, string(text[:min(len(text), answerSize-64)]))
 		binary.LittleEndian.PutUint32(b[36:], length)
 		binary.LittleEndian.PutUint32(b[12:], crc32.ChecksumIEEE(b[16:]))
-		a, err := parseAnswer(b)
+		_, sites, err := parse(b)
 		if err != nil {
 			return
 		}
-		if len(a.sites.List) > maxSites || a.sites.Over < 0 || a.sites.Pause < 0 || len(a.sites.Reason) > 3*maxReason {
-			t.Errorf("%+v", a)
+		if len(sites.List) > maxSites || sites.Over < 0 || sites.Pause < 0 || len(sites.Reason) > 3*maxReason {
+			t.Errorf("%+v", sites)
 		}
-		for _, s := range a.sites.List {
+		for _, s := range sites.List {
 			if len(s.Frames) > maxFrames || strings.ContainsAny(s.Line, "\n\x1b") {
 				t.Errorf("%+v", s)
 			}

@@ -59,6 +59,7 @@ type Incident struct {
 	Capacity gpu.Opt[uint64] `json:"capacity_bytes"`
 	Used     gpu.Opt[uint64] `json:"used_bytes"`
 	XID      uint64          `json:"xid,omitempty"`
+	Asked    gpu.Opt[uint64] `json:"asked_bytes,omitzero"` // for which there was no memory
 	Finding  Finding         `json:"finding"`
 	// Start is when Course begins, and those of the processes. They have a value for each Step: the highest use in it, in bytes.
 	Start     time.Time         `json:"start"`
@@ -129,17 +130,19 @@ func (i *Incident) describe() string {
 	if i.Ended > 1 {
 		name += fmt.Sprintf(" and %d more", i.Ended-1)
 	}
-	text := name + " ended when " + i.Memory + " was full"
-	if i.Used.OK && i.Capacity.OK {
-		text += fmt.Sprintf(" (%s of %s)", humanize.Bytes(float64(i.Used.V)), humanize.Bytes(float64(i.Capacity.V)))
-	}
+	text := ""
 	switch i.Kind {
 	case Lost:
 		text = i.Memory + " was lost"
 	case XID:
 		text = fmt.Sprintf("%s reported XID %d", i.Memory, i.XID)
 	case Refused:
-		text = name + " was refused memory on " + i.Memory
+		text = fmt.Sprintf("%s was refused %s on %s", name, humanize.Bytes(float64(i.Asked.V)), i.Memory)
+	default:
+		text = name + " ended when " + i.Memory + " was full"
+	}
+	if i.Used.OK && i.Capacity.OK {
+		text += fmt.Sprintf(" (%s of %s)", humanize.Bytes(float64(i.Used.V)), humanize.Bytes(float64(i.Capacity.V)))
 	}
 	if most, bytes, over := i.filler(); most != nil && most.Used.OK {
 		held := most.name()

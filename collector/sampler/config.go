@@ -51,6 +51,7 @@ type Allocators interface {
 	Run(ctx context.Context)
 	Of(id gpu.ProcessID) []allocator.Record
 	Ask(id gpu.ProcessID, over time.Duration)
+	RefusedOn(uuid string, s *gpu.Sample, p *gpu.Process) *allocator.Refusal
 	SitesOn(uuid string, s *gpu.Sample, p *gpu.Process) *allocator.Sites
 	Problem() error
 }

@@ -132,6 +132,29 @@ func (l *loop) tellLast(kind incident.Kind, more func(*incident.Incident)) {
 	}
 }
 
+// tellRefusals keeps an incident of each process whose framework was refused memory since the last sample.
+func (l *loop) tellRefusals(sample *gpu.Sample, state *DeviceState) {
+	for i := range state.Processes {
+		p := &state.Processes[i]
+		e, r := l.processes.entries[keyOf(&p.Process)], l.sampler.cfg.Allocators.RefusedOn(l.info.UUID, sample, &p.Process)
+		on := slices.IndexFunc(state.Domains(), func(d Domain) bool { return d.Limited == nil && d.Has(&p.Process) })
+		if r == nil || r == e.refusal || on < 0 {
+			continue
+		}
+		e.refusal = r
+		l.tell(incident.Refused, &state.Domains()[on], nil, func(in *incident.Incident) {
+			in.Asked = gpu.Some(r.Asked)
+			slices.SortStableFunc(in.Processes, func(a, b incident.Process) int { return -compareBool(a.PID == p.ID.PID, b.PID == p.ID.PID) })
+			if first := in.Processes; len(first) > 0 && first[0].PID == p.ID.PID {
+				first[0].Lines = nil // of its growth
+				for k := range r.Lines {
+					first[0].Lines = append(first[0].Lines, incident.Line{Line: r.Lines[k].Line, Bytes: r.Lines[k].Live})
+				}
+			}
+		})
+	}
+}
+
 // tellXIDs keeps incidents of the XID errors since the last sample.
 func (l *loop) tellXIDs() {
 	for len(l.xids) > 0 {

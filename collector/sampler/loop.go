@@ -280,6 +280,7 @@ func (l *loop) locate(sample *gpu.Sample, state *DeviceState) {
 		}
 		p.Sites = allocators.SitesOn(l.info.UUID, sample, &p.Process)
 	}
+	l.tellRefusals(sample, state)
 }
 
 // publishStatus publishes the last sample again, with the status that was read after it.

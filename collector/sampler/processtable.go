@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -66,8 +67,9 @@ type processEntry struct {
 	grows       detector.Inside
 	history     history // since it is shown
 	hour        incident.Hour
-	limits      []gpu.Limit // as they were known last
-	curve       *Curve      // of history, as it was made last; nil if it is not drawn
+	limits      []gpu.Limit        // as they were known last
+	refusal     *allocator.Refusal // that was told last
+	curve       *Curve             // of history, as it was made last; nil if it is not drawn
 }
 
 var unknownOwner = &gpu.Owner{}

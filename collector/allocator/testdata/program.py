@@ -516,6 +516,45 @@ def scenario_requests():
     say("none")
 
 
+def scenario_refused():
+    """Is refused memory, and goes on: by an observer of its own, and while the probe cannot ask PyTorch."""
+    import threading
+
+    observers, own, took = [], [], []
+    torch = Torch()
+    torch.module._C = module("torch._C", _cuda_attach_out_of_memory_observer=observers.append)
+    frames = [{"filename": "/torch/functional.py", "line": 7, "name": "empty"}, {"filename": "/app/serve.py", "line": 41, "name": "handle"}]
+    block = {"size": GIB, "state": "active_allocated", "frames": frames}
+    torch.cuda.memory._snapshot = lambda: {"segments": [{"device": 0, "blocks": [block, dict(block, state="inactive"), block]}, {"device": 1, "blocks": [block]}]}
+    observers.append(lambda *args: own.append(args))
+    probe = load(torch)
+    begin(torch, probe)
+    while len(observers) < 2:
+        time.sleep(0.005)
+    probe._cuda.uuid = lambda ordinal: "0b2f"
+
+    def refuse():
+        for observer in observers:
+            observer(0, 2 * GIB, 80 * GIB, GIB)
+
+    def run():
+        time.sleep(0.2)
+        refuse()
+        took.append(probe._probe._page.was_read())
+        refuse()  # within a minute: it is not told
+        took.append(probe._probe._page.refusals)
+        torch.cuda.memory._snapshot = None
+        probe._probe._refusals._last = None
+        refuse()  # the probe fails
+        took.append(probe._probe._page.refusals)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    say(os.getpid())
+    thread.join()
+    assert took == [True, 1, 1] and own == [(0, 2 * GIB, 80 * GIB, GIB)] * 3 and len(observers) == 2, (took, own, observers)
+
+
 def scenario_cupy():
     """Uses its second GPU only: a context on the first one is not the probe's to make."""
     selected = []

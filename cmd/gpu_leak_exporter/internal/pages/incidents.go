@@ -4,6 +4,7 @@
 package pages
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -86,7 +87,7 @@ func (h *Config) incident(i *incident.Incident) incidentCard {
 			row.End = "ended"
 		}
 		for _, l := range p.Lines {
-			row.Lines = append(row.Lines, incidentLine{l.Line, humanize.Bytes(float64(l.Bytes))})
+			row.Lines = append(row.Lines, incidentLine{cmp.Or(l.Line, "a block"), humanize.Bytes(float64(l.Bytes))})
 		}
 		c.Who = append(c.Who, row)
 	}
