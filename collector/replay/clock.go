@@ -25,6 +25,7 @@ type clock struct {
 	interval time.Duration
 
 	layout string          // that fitted last
+	second stamp           // of the last local time, without the fraction of a second
 	day    time.Time       // of the last time of day
 	ofDay  time.Duration   // the last time of day
 	rounds int             // of rows without a time, that were before
@@ -36,6 +37,16 @@ type stamp struct {
 	text  string
 	t     time.Duration
 	later time.Duration // where a local time comes twice, its second moment, else 0
+}
+
+// plus returns the stamp of a text that tells a fraction of a second more.
+func (s stamp) plus(text string, fraction time.Duration) stamp {
+	s.text = text
+	s.t += fraction
+	if s.later > 0 {
+		s.later += fraction
+	}
+	return s
 }
 
 // settle chooses the second moment of a local time that comes twice if the first lies before the last row.
@@ -57,8 +68,12 @@ var yearLast = regexp.MustCompile(`^\d\d?[./]\d\d?[./]\d{4}\b`)
 // errNoDate asks for the day of a log.
 const errNoDate = logError("tells the time of day and no date: give the day on which it begins, as --log.start=2026-03-01")
 
-// read reads a time stamp.
+// read reads a time stamp. Most rows share their second with the row before, and to read that is a sixth of a backtest.
 func (c *clock) read(text string) (stamp, error) {
+	second, fraction, _ := strings.Cut(text, ".")
+	if ms, err := strconv.ParseUint(fraction, 10, 10); err == nil && len(fraction) == len("000") && second == c.second.text {
+		return c.second.plus(text, time.Duration(ms)*time.Millisecond), nil
+	}
 	t, local, err := c.parse(text)
 	if err != nil {
 		return stamp{}, err
@@ -67,7 +82,9 @@ func (c *clock) read(text string) (stamp, error) {
 		return stamp{}, fmt.Errorf("%s is not between 1971 and %d", quote(text), gpu.LastYear)
 	}
 	if local {
-		return c.local(text, t), nil
+		of := t.Sub(t.Truncate(time.Second))
+		c.second = c.local(second, t.Add(-of))
+		return c.second.plus(text, of), nil
 	}
 	return stamp{text: text, t: time.Duration(t.UnixNano())}, nil
 }

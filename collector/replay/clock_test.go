@@ -27,9 +27,12 @@ func TestMoments(t *testing.T) {
 					want = append(want, time.Duration(other.UnixNano()))
 				}
 			}
-			got, err := z.read(moment.Format(form))
-			if err != nil || got.t != want[0] || len(want) == 2 && got.later != want[1] || len(want) == 1 && got.later != 0 {
-				t.Fatalf("%s in %s: %+v, %v, want %v", moment.Format(form), zone, got, err, want)
+			for _, more := range []time.Duration{0, 250 * time.Millisecond} { // two rows of a second
+				text := moment.Add(more).Format(form)
+				got, err := z.read(text)
+				if err != nil || got.text != text || got.t != want[0]+more || len(want) == 2 && got.later != want[1]+more || len(want) == 1 && got.later != 0 {
+					t.Fatalf("%s in %s: %+v, %v, want %v", text, zone, got, err, want)
+				}
 			}
 			twice += len(want) - 1
 		}
