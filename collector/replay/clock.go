@@ -25,7 +25,7 @@ type clock struct {
 	interval time.Duration
 
 	layout string          // that fitted last
-	second stamp           // of the last local time, without the fraction of a second
+	second stamp           // of the last local time that tells milliseconds, without them
 	day    time.Time       // of the last time of day
 	ofDay  time.Duration   // the last time of day
 	rounds int             // of rows without a time, that were before
@@ -71,8 +71,10 @@ const errNoDate = logError("tells the time of day and no date: give the day on w
 // read reads a time stamp. Most rows share their second with the row before, and to read that is a sixth of a backtest.
 func (c *clock) read(text string) (stamp, error) {
 	second, fraction, _ := strings.Cut(text, ".")
-	if ms, err := strconv.ParseUint(fraction, 10, 10); err == nil && len(fraction) == len("000") && second == c.second.text {
-		return c.second.plus(text, time.Duration(ms)*time.Millisecond), nil
+	n, wrong := strconv.ParseUint(fraction, 10, 10)
+	ms, tells := time.Duration(n)*time.Millisecond, wrong == nil && len(fraction) == len("000")
+	if tells && second == c.second.text && second != "" {
+		return c.second.plus(text, ms), nil
 	}
 	t, local, err := c.parse(text)
 	if err != nil {
@@ -81,10 +83,12 @@ func (c *clock) read(text string) (stamp, error) {
 	if y := t.UTC().Year(); y < 1971 || y >= gpu.LastYear {
 		return stamp{}, fmt.Errorf("%s is not between 1971 and %d", quote(text), gpu.LastYear)
 	}
-	if local {
-		of := t.Sub(t.Truncate(time.Second))
-		c.second = c.local(second, t.Add(-of))
-		return c.second.plus(text, of), nil
+	switch {
+	case local && tells:
+		c.second = c.local(second, t.Add(-ms))
+		return c.second.plus(text, ms), nil
+	case local:
+		return c.local(text, t), nil
 	}
 	return stamp{text: text, t: time.Duration(t.UnixNano())}, nil
 }

@@ -39,3 +39,20 @@ func TestMoments(t *testing.T) {
 		equal(t, zone == "UTC" || zone == "Asia/Kolkata", twice == 0, "%s: whether none of the %d times came twice", zone, twice)
 	}
 }
+
+// A text is no stamp because it goes on like the one before.
+func TestOnlyStampsShareASecond(t *testing.T) {
+	for before, text := range map[string]string{
+		"":                         ".250",
+		"2026/03/01 17:01":         "2026/03/01 17:01.250",
+		"Sun Mar  1 17:01:16 2026": "Sun Mar  1 17:01:16.250",
+		"2026/03/01 17:01:16.250":  "2026/03/01 17:01:16.+25",
+	} {
+		z := clock{loc: time.UTC}
+		_, err := z.read(before)
+		equal(t, err == nil, before != "", "%q", before)
+		if got, err := z.read(text); err == nil {
+			t.Errorf("%q after %q: %+v", text, before, got)
+		}
+	}
+}
