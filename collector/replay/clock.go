@@ -39,16 +39,6 @@ type stamp struct {
 	later time.Duration // where a local time comes twice, its second moment, else 0
 }
 
-// plus returns the stamp of a text that tells a fraction of a second more.
-func (s stamp) plus(text string, fraction time.Duration) stamp {
-	s.text = text
-	s.t += fraction
-	if s.later > 0 {
-		s.later += fraction
-	}
-	return s
-}
-
 // settle chooses the second moment of a local time that comes twice if the first lies before the last row.
 func (s *stamp) settle(last time.Duration) {
 	if s.t < last && s.later >= last {
@@ -73,24 +63,25 @@ func (c *clock) read(text string) (stamp, error) {
 	second, fraction, _ := strings.Cut(text, ".")
 	n, wrong := strconv.ParseUint(fraction, 10, 10)
 	ms, tells := time.Duration(n)*time.Millisecond, wrong == nil && len(fraction) == len("000")
-	if tells && second == c.second.text && second != "" {
-		return c.second.plus(text, ms), nil
-	}
-	t, local, err := c.parse(text)
-	if err != nil {
-		return stamp{}, err
-	}
-	if y := t.UTC().Year(); y < 1971 || y >= gpu.LastYear {
-		return stamp{}, fmt.Errorf("%s is not between 1971 and %d", quote(text), gpu.LastYear)
-	}
-	switch {
-	case local && tells:
+	if !tells || second != c.second.text || second == "" {
+		t, local, err := c.parse(text)
+		switch y := t.UTC().Year(); {
+		case err != nil:
+			return stamp{}, err
+		case y < 1971 || y >= gpu.LastYear:
+			return stamp{}, fmt.Errorf("%s is not between 1971 and %d", quote(text), gpu.LastYear)
+		case !local:
+			return stamp{text: text, t: time.Duration(t.UnixNano())}, nil
+		case !tells:
+			return c.local(text, t), nil
+		}
 		c.second = c.local(second, t.Add(-ms))
-		return c.second.plus(text, ms), nil
-	case local:
-		return c.local(text, t), nil
 	}
-	return stamp{text: text, t: time.Duration(t.UnixNano())}, nil
+	s := stamp{text: text, t: c.second.t + ms}
+	if c.second.later > 0 {
+		s.later = c.second.later + ms
+	}
+	return s, nil
 }
 
 // parse reads a time stamp of any form. local says that it tells no zone.

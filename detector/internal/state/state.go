@@ -51,7 +51,7 @@ func possible(v reflect.Value, last time.Duration) bool {
 			}
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
+		for i := range v.NumField() { //nolint:modernize // Fields takes memory for each struct
 			if x := v.Field(i); x.CanInterface() && !possible(x, last) { // it is exported
 				return false
 			}
