@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
@@ -175,7 +176,7 @@ func (i *Incident) foretold() string {
 	case f.At != nil:
 		return "A " + f.By + " had come " + humanize.Duration(i.Time.Sub(*f.At)) + " before."
 	case f.Reason != "":
-		return "No alert came before: the growth " + f.Reason + "."
+		return "No alert came before: the growth " + strings.TrimSuffix(f.Reason, " to grow") + "." // it has only begun
 	}
 	return "No alert came before."
 }
