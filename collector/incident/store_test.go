@@ -129,9 +129,7 @@ func TestBadFiles(t *testing.T) {
 		must(t, os.WriteFile(bad, []byte(text), 0o600))
 		must(t, os.Mkdir(filepath.Join(dir, "incident-20260301T100000.000Z-gpu0-oom.json"), 0o700))
 		must(t, os.Symlink("/dev/zero", filepath.Join(dir, "incident-20260301T101000.000Z-gpu0-oom.json")))
-		good := *first
-		good.dir = dir
-		must(t, good.write(i))
+		must(t, NewStore(dir, Most, log.NewNopLogger()).write(i))
 		var out bytes.Buffer
 		s := NewStore(dir, Most, log.NewLogfmtLogger(&out))
 		equal(t, s.Now().List, []*Incident{i}, "%s: what was read", name)
