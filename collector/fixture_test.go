@@ -11,6 +11,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -59,6 +60,10 @@ func fixture() *sampler.State {
 		Unresolved: 9,
 		Reload:     &sampler.FileState{Success: true, Time: time.Unix(1_771_234_890, 0)},
 		StateFile:  &sampler.FileState{Success: true, Time: time.Unix(1_771_234_567, 0)},
+		Incidents: &incident.Snapshot{Counts: map[incident.Count]uint64{
+			{Kind: incident.OutOfMemory}: 9001, {Kind: incident.OutOfMemory, By: "page"}: 9002, {Kind: incident.OutOfMemory, By: "nothing"}: 9003,
+			{Kind: incident.Lost}: 9004,
+		}},
 		DeviceHolders: []sampler.DeviceHolder{
 			{Device: "/dev/nvidia0", Process: gpu.Process{ID: gpu.ProcessID{PID: 1001}, Owner: trainer()}},
 			{Device: "/dev/nvidia0", Process: gpu.Process{ID: gpu.ProcessID{PID: 1001}, Owner: trainer()}},

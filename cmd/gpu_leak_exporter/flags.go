@@ -250,8 +250,12 @@ func checkDir(s string) error {
 	if s == "" {
 		return nil
 	}
-	if info, err := os.Stat(s); err != nil || !info.IsDir() {
-		return errors.Join(errors.New("make this directory first, and give it to the user of the exporter"), err)
+	info, err := os.Stat(s)
+	if err == nil && !info.IsDir() {
+		err = errors.New("is no directory")
+	}
+	if err != nil {
+		return fmt.Errorf("make this directory first, and give it to the user of the exporter: %w", err)
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func TestWrongCalls(t *testing.T) {
 		{"--collector.allocator.sites --no-collector.allocator", "--collector.allocator.sites needs --collector.allocator: it asks the probes that this one reads"},
 		{"--web.telemetry-path=metrics", "--web.telemetry-path=metrics: must be a path such as /metrics: a slash, then letters, digits and . _ ~ - /"},
 		{"--web.telemetry-path=/a{b}", "--web.telemetry-path=/a{b}: must be a path such as /metrics: a slash, then letters, digits and . _ ~ - /"},
-		{"--web.telemetry-path=/predict", "--web.telemetry-path=/predict: is taken: choose another one than /-/healthy, /-/ready, /predict, /runbook, /api/v1/verdicts, /api/v1/sites, /-/reload"},
+		{"--web.telemetry-path=/predict", "--web.telemetry-path=/predict: is taken: choose another one than /-/healthy, /-/ready, /predict, /runbook, /api/v1/verdicts, /api/v1/sites, /incidents, /api/v1/incidents, /-/reload"},
 		{"--web.config.file=/none.yml", "--web.config.file=/none.yml: open /none.yml: no such file or directory"},
 		{"--web.config.file=" + unknownKey, "--web.config.file=" + unknownKey + ": yaml: unmarshal errors: line 1: field tls_server_confg not found in type web.Config"},
 		{"--web.config.file=" + noCertificate, "--web.config.file=" + noCertificate + ": failed to read cert_file (" + dir + "/none.pem): open " + dir + "/none.pem: no such file or directory"},
@@ -94,6 +94,8 @@ func TestWrongCalls(t *testing.T) {
 		{"--path.procfs=/none --web.listen-address=127.0.0.1:0", "--path.procfs=/none: ProcFS: could not read \"/none\": stat /none: no such file or directory"},
 		{"--detector.state-file=/none/state", "--detector.state-file=/none/state: its directory must be there: stat /none: no such file or directory"},
 		{"--detector.state-file=" + dir, "--detector.state-file=" + dir + ": is not a file"},
+		{"--incident.dir=/none", "--incident.dir=/none: make this directory first, and give it to the user of the exporter: stat /none: no such file or directory"},
+		{"--incident.dir=" + rules, "--incident.dir=" + rules + ": make this directory first, and give it to the user of the exporter: is no directory"},
 		{"--detector.state-interval=0s", "--detector.state-interval=0s: must be between 1s and 1h"},
 		{"--detector.window=30s", "--detector.window=30s: must be between 1m and 1d"},
 		{
@@ -165,7 +167,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("source %+v, want %+v", c.source, want)
 	}
 	if c.source.SlowInterval != 15*time.Second || c.processMax != 64 || c.processMinAge != 10*time.Second || c.workload.Command ||
-		c.stateFile != "" || c.stateInterval != 30*time.Second {
+		c.stateFile != "" || c.incidentDir != "" || c.stateInterval != 30*time.Second {
 		t.Errorf("%+v", c)
 	}
 	if c.telemetryPath != "/metrics" || c.maxRequests != 4 || !c.exporterMetrics || !reflect.DeepEqual(*c.listen.WebListenAddresses, []string{":9844"}) {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/backtest"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 )
 
 // tool runs the program.
@@ -209,6 +210,7 @@ func TestBacktestErrors(t *testing.T) {
 		{"--columns=timestamp,gpu testdata/leak.csv", "testdata/leak.csv: no column of used memory: record with"},
 		{"--log.start=today testdata/leak.csv", "--log.start=today: is no time such as 2026-03-01"},
 		{"--columns=timestamp,memory.used testdata/leak.csv", "testdata/leak.csv:1: has 5 fields, but --columns names 2: name each one, those of no use -"},
+		{"--incidents --output=html testdata/leak.csv", "--incidents is for --output=table and json"},
 		{"--unit=B testdata/leak.csv", "--unit is for --query: a log tells its units"},
 		{"--unit=GiB testdata/leak.csv", "choose one of auto, B, MiB"},
 		{"--step=0s testdata/leak.csv", "--step=0s: must be between"},
@@ -239,6 +241,57 @@ func TestInterruptedBacktest(t *testing.T) {
 	cancel()
 	if code, stdout, _ := tool(ctx, "backtest", "testdata/leak.csv", "testdata/healthy.csv"); code != exitWrong || stdout != "" {
 		t.Errorf("exit code %d, %q", code, stdout)
+	}
+}
+
+// crashes is a log of a program that fills its GPU of 16 GiB and ends, twice, beside a server. It begins at that hour of a day.
+func crashes(t *testing.T, uuid string, hour int) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("timestamp, gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n")
+	for n := range 180 {
+		at := time.Date(2026, 3, 1, hour, 0, 30*n, 0, time.UTC).Format("2006/01/02 15:04:05.000")
+		if life, age := n/90, n%90; age < 80 {
+			fmt.Fprintf(&b, "%s, %s, %d, /opt/app/bin/train, %d MiB\n", at, uuid, 100+life, 500+age*15500/79)
+		}
+		fmt.Fprintf(&b, "%s, %s, 7, /opt/app/bin/serve, 100 MiB\n", at, uuid)
+	}
+	return write(t, uuid+".csv", b.String())
+}
+
+// TestBacktestIncidents has the ends in a full memory of two files: in the order of time below the table, and as the last lines of JSON.
+// Without the flag there are none.
+func TestBacktestIncidents(t *testing.T) {
+	files := []string{"--capacity=16GiB", crashes(t, "GPU-late", 12), crashes(t, "GPU-early", 11)}
+	run := func(args ...string) string {
+		code, stdout, stderr := tool(t.Context(), append(append([]string{"backtest"}, args...), files...)...)
+		if code != exitLeak || stderr != "" {
+			t.Fatalf("exit code %d: %s", code, stderr)
+		}
+		return stdout
+	}
+	const text = "%s  train (pid %d) ended when %s was full (15.7 GiB of 16.0 GiB): it held 15.6 GiB, 15.1 GiB more than 39 min before. A page had come 10 min before.\n"
+	want := "\nIncidents:\n"
+	for _, i := range []struct {
+		at, uuid string
+		pid      int
+	}{{"11:39", "GPU-early", 100}, {"12:24", "GPU-early", 101}, {"12:39", "GPU-late", 100}, {"13:24", "GPU-late", 101}} {
+		want += fmt.Sprintf("  2026-03-01 "+text, i.at+" UTC", i.pid, i.uuid)
+	}
+	table, plain := run("--incidents"), run()
+	if !strings.Contains(table, want+"\n") || strings.Replace(table, want, "", 1) != plain {
+		t.Errorf("the table is\n%s, which does not have\n%s", table, want)
+	}
+	judged, told := lines(t, run("--output=json", "--step=10m")), strings.Split(strings.TrimSpace(run("--incidents", "--output=json", "--step=10m")), "\n")
+	if len(told) != len(judged)+4 {
+		t.Fatalf("%d lines of JSON, and %d without incidents", len(told), len(judged))
+	}
+	var last struct{ Incident incident.Incident }
+	testkit.Must(t, json.Unmarshal([]byte(told[len(told)-1]), &last))
+	i := &last.Incident
+	got := fmt.Sprintf("%d %s %s %s, %d of %d ended, pid %d, %s, %d MiB", i.Version, i.Kind, i.Time.Format("15:04:05"), i.UUID, i.Ended, len(i.Processes), i.Processes[0].PID, i.Finding.By, i.Course[len(i.Course)-1].V>>20)
+	if want := "1 oom 13:24:30 GPU-late, 1 of 2 ended, pid 101, page, 16100 MiB"; got != want {
+		t.Errorf("the last incident is %s, want %s", got, want)
 	}
 }
 

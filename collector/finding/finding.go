@@ -219,7 +219,10 @@ func (m *Memory) Foretold() (severity Severity, at, since time.Duration) {
 		since = m.OOM.Since
 	}
 	if m.Paged != 0 && m.Paged == m.Seen {
-		return Page, min(m.Page.Since+PageWait, m.Seen), since
+		if at = m.Page.Since + PageWait; at > m.Seen {
+			at = m.Page.Since // after an interruption it did not wait
+		}
+		return Page, at, since
 	}
 	for _, ticket := range []struct{ begun, wait time.Duration }{{m.Leak.Since, LeakWait}, {m.Full.Since, fullFor}, {m.Loop.Since, 0}} {
 		if came := ticket.begun + ticket.wait; ticket.begun != 0 && came <= m.Seen && (at == 0 || came < at) {

@@ -287,6 +287,38 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// TestForetold has the most urgent alert that there was at the last frame, and when it came.
+func TestForetold(t *testing.T) {
+	at := func(minutes int) time.Duration { return start + time.Duration(minutes)*time.Minute }
+	since := func(minutes int) blame { return blame{Since: at(minutes)} }
+	for name, c := range map[string]struct {
+		memory    Memory
+		severity  Severity
+		at, since time.Duration
+	}{
+		"nothing":                    {Memory{}, Note, 0, 0},
+		"growth whose alerts wait":   {Memory{Leak: since(71), OOM: since(80), Page: since(98)}, Note, 0, at(71)},
+		"a leak":                     {Memory{Leak: since(70)}, Ticket, at(100), at(70)},
+		"a page":                     {Memory{Leak: since(20), OOM: since(10), Page: since(90), Paged: at(100)}, Page, at(93), at(10)},
+		"a page that did not wait":   {Memory{OOM: since(99), Page: since(99), Paged: at(100)}, Page, at(99), at(99)},
+		"a page that is over":        {Memory{OOM: since(80), Paged: at(99)}, Note, 0, at(80)},
+		"it is over, a ticket stays": {Memory{Leak: since(60), Paged: at(99)}, Ticket, at(90), at(60)},
+		"full":                       {Memory{Full: since(89)}, Ticket, at(99), 0},
+		"not full for long":          {Memory{Full: since(91)}, Note, 0, 0},
+		"a crash loop":               {Memory{Loop: since(100)}, Ticket, at(100), 0},
+		"the first of the tickets":   {Memory{Leak: since(50), Full: since(60), Loop: since(90)}, Ticket, at(70), at(50)},
+		"a zombie is no growth":      {Memory{Zombie: since(10), Unreleased: since(10)}, Note, 0, 0},
+	} {
+		c.memory.Seen = at(100)
+		severity, came, grown := c.memory.Foretold()
+		equal(t, came, c.at, "%s: when it came", name)
+		equal(t, grown, c.since, "%s: since when it grows", name)
+		if came != 0 {
+			equal(t, severity, c.severity, "%s: severity", name)
+		}
+	}
+}
+
 // What was not watched does not count, nor what cannot be in a state file; and what is remembered is bounded.
 func TestMemoryIsChecked(t *testing.T) {
 	full := func(at time.Duration) *Sample {

@@ -45,9 +45,9 @@ func (h *Hour) Add(t time.Duration, used gpu.Opt[uint64]) {
 // Since returns the begin of the hour.
 func (h *Hour) Since() time.Duration { return time.Duration(h.first) * Step }
 
-// Course returns the highest use in each step from one time to another, in bytes.
+// Course returns the highest use in each step from one time to another, in bytes. It is never nil.
 func (h *Hour) Course(from, to time.Duration) []gpu.Opt[uint64] {
-	var list []gpu.Opt[uint64]
+	list := []gpu.Opt[uint64]{}
 	for n := int64(from / Step); n <= int64(to/Step); n++ {
 		var v gpu.Opt[uint64]
 		if i := n - h.first; i >= 0 && i < int64(len(h.high)) && h.high[i] != noSample {

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -36,6 +37,9 @@ const (
 	prefix = "incident-"
 	suffix = ".json"
 )
+
+// ofIncident matches the names of the files of incidents. Others may lie beside them.
+var ofIncident = regexp.MustCompile("^" + prefix + `\d{8}T\d{6}\.\d{3}Z-.*\` + suffix + "$")
 
 // Store keeps the last incidents, and writes them into a directory if it has one. All methods but Run may be called from any goroutine,
 // and touch no file.
@@ -90,7 +94,7 @@ func (s *Store) Add(i *Incident) {
 		next.Counts[Count{i.Kind, i.Finding.By}]++
 	}
 	n := len(next.List)
-	if storm := n - s.most/2; storm < 0 || i.Time.Sub(next.List[storm].Time) >= time.Minute {
+	if storm := n - s.most/2; storm < 0 || i.Time.Sub(next.List[storm].Time).Abs() >= time.Minute { // the clock may have been set back
 		i.Version, i.Text = Version, i.describe()
 		i.ID = fmt.Sprintf("%s-gpu%s-%s", i.Time.UTC().Format("20060102T150405.000Z"), i.GPU, i.Kind)
 		for same := 2; slices.ContainsFunc(next.List, func(x *Incident) bool { return x.ID == i.ID }); same++ {
@@ -110,13 +114,17 @@ func (s *Store) Exited(containerID string, code int32) {
 	next := *s.now.Load()
 	next.List = slices.Clone(next.List)
 	for k, i := range next.List {
-		of := slices.IndexFunc(i.Processes, func(p Process) bool { return p.Ended && p.ContainerID == containerID && !p.ExitCode.OK })
-		if of < 0 || time.Since(i.Time) > exitWithin {
+		of := func(p Process) bool { return p.Ended && p.ContainerID == containerID && !p.ExitCode.OK }
+		if !slices.ContainsFunc(i.Processes, of) || time.Since(i.Time) > exitWithin {
 			continue
 		}
 		with := *i
 		with.Processes = slices.Clone(i.Processes)
-		with.Processes[of].ExitCode = gpu.Some(code)
+		for n := range with.Processes {
+			if of(with.Processes[n]) {
+				with.Processes[n].ExitCode = gpu.Some(code)
+			}
+		}
 		next.List[k] = &with
 		s.enqueue(&with)
 	}
@@ -177,8 +185,8 @@ func (s *Store) write(i *Incident) error {
 func (s *Store) names() (names []string, err error) {
 	files, err := os.ReadDir(s.dir)
 	for _, f := range files { // ordered by name, which begins with the time
-		if name := f.Name(); strings.HasPrefix(name, prefix) && strings.HasSuffix(name, suffix) && f.Type().IsRegular() {
-			names = append(names, name)
+		if f.Type().IsRegular() && ofIncident.MatchString(f.Name()) {
+			names = append(names, f.Name())
 		}
 	}
 	return names, err
@@ -219,7 +227,11 @@ func readFile(path string) (*Incident, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parse(text)
+	i, err := parse(text)
+	if err == nil && filepath.Base(path) != prefix+i.ID+suffix {
+		return nil, errors.New("it is the copy of another file")
+	}
+	return i, err
 }
 
 // parse parses an incident. What it returns can be shown as it is.
@@ -233,6 +245,10 @@ func parse(text []byte) (*Incident, error) {
 		return nil, fmt.Errorf("it is of version %d of the layout, not %d", i.Version, Version)
 	case !slices.Contains(Kinds, i.Kind) || i.ID == "" || i.Step != Step.Seconds() || len(i.Course) > maxCourse || len(i.Processes) > MaxProcesses:
 		return nil, errors.New("it is no incident")
+	case i.Start.Year() < 1970 || i.Time.Year() > 2200 || i.Start.After(i.Time) || i.Time.Sub(i.Start) >= Span+Step:
+		return nil, errors.New("its course is not the hour before it")
+	case i.Finding.At != nil && i.Finding.At.After(i.Time):
+		return nil, errors.New("its alert came after it")
 	}
 	return i, nil
 }

@@ -21,18 +21,20 @@ func (l *loop) tell(kind incident.Kind, of *Domain, died []processKey, more func
 		return
 	}
 	wall := func(t time.Duration) time.Time { return time.Unix(0, int64(t+l.ahead)).UTC() }
-	from, to := m.hour.Since(), m.finding.Seen
+	last := cmp.Or(m.finding.Seen, of.Judgement.T) // nothing is found on the whole of a GPU in MIG mode
+	to := last
 	for _, key := range died {
 		if e := l.processes.entries[key]; e != nil {
 			to = max(to, e.seen)
 		}
 	}
+	from := max(m.hour.Since(), (to - incident.Span).Truncate(incident.Step)) // its use may not be known at all, or not any more
 	i := &incident.Incident{
 		Kind: kind, Time: wall(to), GPU: l.info.IndexLabel(), UUID: l.info.UUID, Memory: of.Name,
 		Capacity: of.Memory.Capacity(), Used: of.Memory.Used,
 		Start: wall(from), Step: incident.Step.Seconds(), Course: m.hour.Course(from, to),
 	}
-	if n := len(i.Course); n > 0 && to > m.finding.Seen {
+	if n := len(i.Course); n > 0 && (to > last || !i.Used.OK) {
 		i.Used = i.Course[n-1]
 	}
 	i.Finding = l.findingOn(of, m, wall)
@@ -49,7 +51,9 @@ func (l *loop) tellDeaths(now *Domain, died []processKey) {
 	if len(died) == 0 {
 		return
 	}
-	kind, of := incident.OutOfMemory, now
+	before := *now
+	before.Memory.Used = gpu.Opt[uint64]{} // it is that after their end
+	kind, of := incident.OutOfMemory, &before
 	if now.Limited != nil {
 		kind = incident.Limit
 	}
@@ -96,10 +100,14 @@ func (l *loop) findingOn(of *Domain, m *memory, wall func(time.Duration) time.Ti
 
 // users returns the processes on a memory, those that have ended and then the largest, and how many more there are.
 func (l *loop) users(of *Domain, died []processKey, from, to time.Duration) (list []incident.Process, more int) {
+	list = []incident.Process{}
 	add := func(p *gpu.Process, e *processEntry, sites []Site) {
 		u := incident.Process{
 			Who: finding.Of(e.owner), PID: p.ID.PID, ContainerID: e.owner.ContainerID, Ended: slices.Contains(died, keyOf(p)),
-			Used: gpu.Some(e.used).If(p.Used.OK), Allocator: p.Allocator, Course: e.hour.Course(from, to),
+			Used: p.Used, Allocator: p.Allocator, Course: e.hour.Course(from, to),
+		}
+		if u.Ended { // there may be samples since that of p; those of the others may be later than the end
+			u.Used = gpu.Some(e.used).If(e.used > 0)
 		}
 		for _, s := range sites {
 			u.Lines = append(u.Lines, incident.Line(s))
@@ -115,7 +123,7 @@ func (l *loop) users(of *Domain, died []processKey, from, to time.Duration) (lis
 	for _, key := range died {
 		has := func(p ProcessState) bool { return keyOf(&p.Process) == key }
 		if e := l.processes.entries[key]; e != nil && !slices.ContainsFunc(of.Device.Processes, has) { // too young for series
-			add(&gpu.Process{ID: key.id, Instance: key.instance, Used: gpu.Some(e.used)}, e, nil)
+			add(&gpu.Process{ID: key.id, Instance: key.instance}, e, nil)
 		}
 	}
 	slices.SortStableFunc(list, func(a, b incident.Process) int {

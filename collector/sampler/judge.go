@@ -62,7 +62,9 @@ func (l *loop) learn(sample *gpu.Sample) {
 	for _, x := range limitsOf(sample) {
 		m := l.memoryOf(&x, sample)
 		frame, _ := l.frames.Limited(l.info, sample, x.Memory, x.members)
-		l.observe(m, frame)
+		if l.observe(m, frame) {
+			l.exitedLimit(&x, m)
+		}
 		m.history.add(sample.T, x.Memory.Used, &detector.Verdict{})
 		m.hour.Add(sample.T, x.Memory.Used)
 	}

@@ -179,18 +179,22 @@ func (l *loop) judgeLimit(x *LimitedState, sample *gpu.Sample, state *DeviceStat
 		for i := range j.Members {
 			l.processes.limited(sample, index[i], &j.Members[i])
 		}
-		for i := range j.Exited {
-			gone := &j.Exited[i]
-			key := processKey{gone.Key, x.Instance}
-			if e := l.processes.entries[key]; gone.NearCapacity && (e == nil || !e.listed) { // else only its limit is gone
-				m.died = append(m.died, key)
-			}
-		}
+		l.exitedLimit(x, m)
 		x.Judgement = alone(j)
 	}
 	if len(x.members) > 0 || len(m.died)+len(m.finding.Ends) > 0 {
 		state.Limited = append(state.Limited, *x)
 		state.addLimits(x)
+	}
+}
+
+// exitedLimit notes the processes that this frame has shown to be gone from a full limit.
+func (l *loop) exitedLimit(x *LimitedState, m *memory) {
+	for _, gone := range m.domain.Exited() {
+		key := processKey{gone.Key, x.Instance}
+		if e := l.processes.entries[key]; gone.NearCapacity && (e == nil || !e.listed) { // else only its limit is gone
+			m.died = append(m.died, key)
+		}
 	}
 }
 

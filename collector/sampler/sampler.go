@@ -130,6 +130,9 @@ func (s *Sampler) Run(ctx context.Context) {
 	}()
 	select {
 	case <-ended:
+		if s.cfg.Incidents != nil {
+			s.cfg.Incidents.Run(ctx) // writes what the loops told at their end
+		}
 	case <-time.After(stopGrace):
 	}
 	s.write()

@@ -230,6 +230,7 @@ func (b *backtest) judgeFiles(ctx context.Context, stderr io.Writer) (all judged
 		all.incidents = append(all.incidents, f.incidents...)
 	}
 	slices.SortStableFunc(all.lines, func(a, b Line) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(all.incidents, func(a, b *incident.Incident) int { return a.Time.Compare(b.Time) })
 	if errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted")
 	}

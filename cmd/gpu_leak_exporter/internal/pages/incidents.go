@@ -25,7 +25,11 @@ import (
 func NewIncidentsJSON(state func() *sampler.State) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": lastOf(state())}) // only the connection can fail
+		answer := struct {
+			Status string               `json:"status"`
+			Data   []*incident.Incident `json:"data"`
+		}{"success", lastOf(state())}
+		_ = json.NewEncoder(w).Encode(answer) // only the connection can fail
 	})
 }
 

@@ -41,5 +41,7 @@ func TestSites(t *testing.T) {
 // state.
 func TestVerdicts(t *testing.T) {
 	cfg := detector.DefaultConfig()
-	goldenJSON(t, "verdicts.json", fromstate.Handler(func() *sampler.State { return found(fixture()) }, "", &cfg))
+	state := found(fixture())
+	state.Incidents = incidents()
+	goldenJSON(t, "verdicts.json", fromstate.Handler(func() *sampler.State { return state }, "", &cfg))
 }

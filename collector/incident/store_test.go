@@ -1,0 +1,277 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package incident
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-kit/log"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// later is an incident so long after noon.
+func later(d time.Duration) *Incident {
+	i := full(OutOfMemory, 1, proc("train.py", 7, true, 1, -1, 60), proc("serve", 8, false, 10))
+	i.Time, i.Start = noon.Add(d), noon.Add(d-20*time.Second)
+	return i
+}
+
+// written has the Store write all that waits.
+func written(s *Store) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	s.Run(ctx)
+}
+
+// filesIn returns the names in a directory.
+func filesIn(t testing.TB, dir string) (names []string) {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	must(t, err)
+	for _, f := range files {
+		names = append(names, f.Name())
+	}
+	return names
+}
+
+// TestStoreGoesOn has a Store go on with what an earlier one wrote: the last incidents, the same as they were.
+func TestStoreGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	var out bytes.Buffer
+	s := NewStore(dir, 4, log.NewLogfmtLogger(&out))
+	foreign := []string{".incident-20260301T120000.000Z-gpu0-oom.json42", "incident-report.json", "incident-1999-notes.json", "notes.txt"} // of a crash, and of somebody else
+	for _, name := range foreign {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte("mine"), 0o644))
+	}
+	for n := range 7 {
+		i := later(time.Duration(n) * time.Hour)
+		at := i.Time.Add(-time.Minute)
+		i.Finding = Finding{Text: "GPU 0 leaks.", By: "ticket", At: &at, Since: &at}
+		i.Processes[0].Allocator, i.Processes[0].Lines = &gpu.Allocator{Reserved: gpu.Some(uint64(5))}, []Line{{"a.py:1 <f>", 3}}
+		s.Add(i)
+		written(s)
+	}
+	now := s.Now()
+	equal(t, len(now.List), 4, "incidents in memory")
+	equal(t, now.Counts[Count{Kind: OutOfMemory}], 7, "the count")
+	equal(t, now.Counts[Count{OutOfMemory, "ticket"}], 7, "the count of those with a ticket")
+	var want []string
+	for _, i := range now.List {
+		name := "incident-" + i.ID + ".json"
+		want = append(want, name)
+		if is, err := os.Stat(filepath.Join(dir, name)); err != nil || is.Mode() != 0o600 {
+			t.Errorf("%s: mode %v, %v", name, is.Mode(), err)
+		}
+	}
+	equal(t, now.List[3].ID, "20260301T180000.000Z-gpu0-oom", "an ID")
+	want = append(want, foreign...)
+	slices.Sort(want)
+	equal(t, filesIn(t, dir), want, "the files")
+	if lines := strings.Count(out.String(), "\n"); lines != 7 || !strings.Contains(out.String(), "page=/incidents#"+now.List[3].ID) {
+		t.Errorf("the log:\n%s", &out)
+	}
+	out.Reset()
+	again := NewStore(dir, 4, log.NewLogfmtLogger(&out)).Now()
+	equal(t, again.List, now.List, "what was read")
+	equal(t, again.Counts[Count{Kind: OutOfMemory}], 0, "the count of another exporter")
+	equal(t, again.Counts, NewStore("", 4, log.NewNopLogger()).Now().Counts, "the counts of a new one")
+	equal(t, out.String(), "", "the log of a good directory")
+}
+
+// TestBadFiles has files that cannot be used beside a good one: it is there, one line tells of the others, and they stay.
+func TestBadFiles(t *testing.T) {
+	first := NewStore(t.TempDir(), Most, log.NewNopLogger())
+	first.Add(later(0))
+	i := first.Now().List[0]
+	text, err := json.Marshal(i)
+	must(t, err)
+	changed := func(change func(*Incident)) string {
+		other := *i
+		other.ID = "20260301T110000.000Z-gpu0-oom"
+		change(&other)
+		text, err := json.Marshal(&other)
+		must(t, err)
+		return string(text)
+	}
+	fails := map[string]string{
+		"cut":                      string(text[:len(text)/2]),
+		"empty":                    "",
+		"zeros":                    string(make([]byte, 100)),
+		"too long":                 changed(func(x *Incident) { x.Text = strings.Repeat("x", maxSize) }),
+		"of a later version":       changed(func(x *Incident) { x.Version++ }),
+		"a copy":                   string(text),
+		"of no kind":               changed(func(x *Incident) { x.Kind = "other" }),
+		"a course that is long":    changed(func(x *Incident) { x.Course = make([]gpu.Opt[uint64], maxCourse+1) }),
+		"many processes":           changed(func(x *Incident) { x.Processes = make([]Process, MaxProcesses+1) }),
+		"other steps":              changed(func(x *Incident) { x.Step = 1 }),
+		"it begins behind its end": changed(func(x *Incident) { x.Start = x.Time.Add(1) }),
+		"it lasts for centuries":   changed(func(x *Incident) { x.Start = x.Start.AddDate(-200, 0, 0) }),
+		"of the next millennium":   changed(func(x *Incident) { x.Time = x.Time.AddDate(1000, 0, 0) }),
+		"its alert came behind it": changed(func(x *Incident) { at := x.Time.Add(1); x.Finding.At = &at }),
+		"null":                     "null",
+	}
+	for name, text := range fails {
+		dir := t.TempDir()
+		bad := filepath.Join(dir, "incident-20260301T110000.000Z-gpu0-oom.json")
+		must(t, os.WriteFile(bad, []byte(text), 0o600))
+		must(t, os.Mkdir(filepath.Join(dir, "incident-20260301T100000.000Z-gpu0-oom.json"), 0o700))
+		must(t, os.Symlink("/dev/zero", filepath.Join(dir, "incident-20260301T101000.000Z-gpu0-oom.json")))
+		must(t, NewStore(dir, Most, log.NewNopLogger()).write(i))
+		var out bytes.Buffer
+		s := NewStore(dir, Most, log.NewLogfmtLogger(&out))
+		equal(t, s.Now().List, []*Incident{i}, "%s: what was read", name)
+		if log := out.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, " unreadable=1 ") {
+			t.Errorf("%s: the log is %q", name, log)
+		}
+		if _, err := os.Stat(bad); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestDirectoryThatFails has a directory that cannot be written for a while: incidents are in memory, one line tells it, and the next
+// one is written once that is possible.
+func TestDirectoryThatFails(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "late")
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		s := NewStore(dir, Most, log.NewLogfmtLogger(log.NewSyncWriter(&out)))
+		equal(t, strings.Count(out.String(), "\n"), 1, "lines of the log on an absent directory")
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { s.Run(ctx) })
+		for n := range 4 {
+			if n == 3 {
+				must(t, os.Mkdir(dir, 0o700))
+			}
+			s.Add(later(time.Duration(n) * time.Hour))
+			synctest.Wait()
+		}
+		cancel()
+		running.Wait()
+		equal(t, strings.Count(out.String(), "cannot be written"), 1, "lines of the log on what was not written")
+		equal(t, len(s.Now().List), 4, "incidents in memory")
+	})
+	equal(t, filesIn(t, dir), []string{"incident-20260301T150000.000Z-gpu0-oom.json"}, "the files")
+}
+
+// TestTooLarge has an incident that is larger than the next exporter would read.
+func TestTooLarge(t *testing.T) {
+	s := NewStore(t.TempDir(), Most, log.NewNopLogger())
+	i := later(0)
+	i.Finding.Text = strings.Repeat("x", maxSize)
+	if err := s.write(i); err == nil || len(filesIn(t, s.dir)) > 0 {
+		t.Errorf("error %v, files %s", err, filesIn(t, s.dir))
+	}
+}
+
+// TestStorm has a thousand deaths in a minute, on several GPUs at once and with a clock that was set back: all are counted, half of
+// the places stay with what was before, and each ID is there once.
+func TestStorm(t *testing.T) {
+	s := NewStore(t.TempDir(), Most, log.NewNopLogger()) // nobody writes: nothing waits for the disk
+	for n := range Most {
+		s.Add(later(time.Duration(n) * time.Hour))
+	}
+	old := s.Now().List
+	var all sync.WaitGroup
+	for gpu := range 4 {
+		all.Go(func() {
+			for range 250 {
+				i := later(-time.Hour)
+				i.GPU = fmt.Sprint(gpu % 2)
+				s.Add(i)
+				s.Exited("none", 1)
+			}
+		})
+	}
+	all.Wait()
+	now := s.Now()
+	equal(t, now.Counts[Count{OutOfMemory, "nothing"}], Most+1000, "the count")
+	equal(t, now.List[:Most/2], old[Most/2:], "what is kept of the time before")
+	ids := map[string]bool{}
+	for _, i := range now.List {
+		ids[i.ID] = true
+	}
+	equal(t, len(ids), Most, "IDs")
+	s.Add(later(0))
+	equal(t, s.Now().List[Most-1].Time, noon, "the last one an hour after the storm")
+}
+
+// TestExited has the exit code of a container come to the processes that ended with it, in memory and on the disk.
+func TestExited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s := NewStore(dir, Most, log.NewNopLogger())
+		for _, age := range []time.Duration{exitWithin + time.Second, time.Second} {
+			i := later(0)
+			i.Time = time.Now().Add(-age).UTC()
+			i.Start = i.Time.Add(-20 * time.Second)
+			i.Processes = append(i.Processes, proc("rank.py", 9, true, 1), proc("rank.py", 10, true, 1))
+			for n := range i.Processes[:3] {
+				i.Processes[n].ContainerID = "c1"
+			}
+			s.Add(i)
+		}
+		before := s.Now().List
+		s.Exited("c1", 137)
+		s.Exited("c1", 1) // it cannot end twice
+		written(s)
+		none, killed := gpu.Opt[int32]{}, gpu.Some(int32(137))
+		codes := func(i *Incident) (list []gpu.Opt[int32]) {
+			for n := range i.Processes {
+				list = append(list, i.Processes[n].ExitCode)
+			}
+			return list
+		}
+		list := s.Now().List
+		equal(t, codes(list[0]), []gpu.Opt[int32]{none, none, none, none}, "long before")
+		equal(t, codes(list[1]), []gpu.Opt[int32]{killed, none, killed, none}, "just before")
+		equal(t, codes(before[1]), []gpu.Opt[int32]{none, none, none, none}, "what somebody may read")
+		equal(t, len(filesIn(t, dir)), 2, "files")
+		again := NewStore(dir, Most, log.NewNopLogger()).Now().List
+		equal(t, codes(again[1]), codes(list[1]), "on the disk")
+	})
+}
+
+// FuzzParse has files of whatever content: an error, or an incident that can be shown and written again.
+func FuzzParse(f *testing.F) {
+	s := NewStore("", Most, log.NewNopLogger())
+	s.Add(later(0))
+	text, err := json.Marshal(s.Now().List[0])
+	must(f, err)
+	f.Add(text)
+	f.Add([]byte(`{"version":1}`))
+	f.Add(bytes.Replace(text, []byte(`"by":"nothing"`), []byte(`"by":"page","at":"2026-03-01T11:00:00Z","since":null`), 1))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		i, err := parse(text)
+		if (i == nil) == (err == nil) {
+			t.Fatalf("%v and %v", i, err)
+		}
+		if err != nil {
+			return
+		}
+		if i.Time.Sub(i.Start) < 0 || i.Time.Sub(i.Start) > Span+Step || len(i.Course) > maxCourse {
+			t.Errorf("a course of %d values from %s to %s", len(i.Course), i.Start, i.Time)
+		}
+		_ = i.describe()
+		text, err = json.Marshal(i)
+		must(t, err)
+		again, err := parse(text)
+		must(t, err)
+		equal(t, again.ID+again.Text+again.Time.String(), i.ID+i.Text+i.Time.String(), "read again")
+	})
+}

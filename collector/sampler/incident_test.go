@@ -1,0 +1,238 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sampler
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-kit/log"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
+	"github.com/gpuleak/gpu_leak_exporter/detector"
+)
+
+// incidentsOf returns the incidents, the oldest first.
+func incidentsOf(s *Sampler) []*incident.Incident { return s.State().Incidents.List }
+
+// scriptTime is the wall clock of a scriptDevice at that second.
+func scriptTime(second int) time.Time {
+	return time.Unix(0, int64(scriptStart)).Add(time.Duration(second) * time.Second).UTC()
+}
+
+// lastOf returns the last value of a course.
+func lastOf(course []gpu.Opt[uint64]) gpu.Opt[uint64] { return course[len(course)-1] }
+
+// whole checks what each incident has: lists, and a course that ends with it.
+func whole(t *testing.T, i *incident.Incident) {
+	t.Helper()
+	end := i.Start.Add(time.Duration(len(i.Course)) * incident.Step)
+	if i.Course == nil || i.Processes == nil || !i.Start.Before(i.Time) || i.Time.Sub(i.Start) >= incident.Span+incident.Step || end.Before(i.Time) || end.Sub(i.Time) > incident.Step {
+		t.Errorf("incident of %s begins %s and has %d values, %d processes", i.Time, i.Start, len(i.Course), len(i.Processes))
+	}
+	for _, p := range i.Processes {
+		equal(t, len(p.Course), len(i.Course), "values of a process")
+	}
+}
+
+// looping is a GPU on which a program grows until the memory is full every 1000 s, and begins again 20 s later. Another one takes
+// what it leaves at once.
+func looping(second int) (gpu.Sample, error) {
+	life, age := second/1000, second%1000
+	server, used := process(2, 10<<30), uint64(age)*70<<20
+	if age >= 980 {
+		server.Used.V = 60 << 30
+		return flat(server.Used.V, server)(second)
+	}
+	p := process(uint32(100+life), used)
+	p.Owner = &gpu.Owner{Process: "train.py", Namespace: "ml", Pod: "train-0"}
+	p.Started = gpu.Some(scriptStart + time.Duration(life)*1000*time.Second)
+	return flat(server.Used.V+used+1<<30, server, p)(second)
+}
+
+// TestCrashLoopHasIncidents has an incident soon after each death in a full memory, which knows who filled it and ends there.
+func TestCrashLoopHasIncidents(t *testing.T) {
+	runSampler(t, &scriptSource{devices: []gpu.Device{newGPU(0, looping)}}, nil, func(s *Sampler, out *lines) {
+		after(978 * time.Second)
+		equal(t, len(incidentsOf(s)), 0, "incidents before the first death")
+		for life := range 4 {
+			after(7 * time.Second) // the death is at 980 s, between two samples
+			list := incidentsOf(s)
+			if len(list) != life+1 {
+				t.Fatalf("%d incidents 5 s after death %d", len(list), life+1)
+			}
+			i, pid := list[life], uint32(100+life)
+			whole(t, i)
+			equal(t, i.Kind, incident.OutOfMemory, "kind")
+			equal(t, i.Time, scriptTime(1000*life+979), "time")
+			equal(t, i.Used.V, uint64(11<<30+979*70<<20), "used memory")
+			equal(t, lastOf(i.Course).V>>20, i.Used.V>>20, "the end of the course in MiB")
+			equal(t, fmt.Sprint(i.Ended, len(i.Processes), i.Others), "1 2 0", "processes that ended, that are told, and others")
+			died, other := i.Processes[0], i.Processes[1]
+			equal(t, fmt.Sprint(died.PID, died.Ended, died.Pod, died.Used.V>>20), fmt.Sprint(pid, true, "train-0", 979*70), "what died")
+			equal(t, fmt.Sprint(other.PID, other.Ended, other.Used.V>>30), "2 false 10", "what lives, as it was before")
+			if want := fmt.Sprintf("train.py (pid %d) of pod ml/train-0 ended when GPU 0 was full (77.9 GiB of 79.0 GiB): it held 66.9 GiB, ", pid); !strings.HasPrefix(i.Text, want) {
+				t.Errorf("death %d: %s, which does not begin with %s", life+1, i.Text, want)
+			}
+			out.says(t, 1, "page=/incidents#"+i.ID)
+			told := i.Finding.At != nil
+			if told != (i.Finding.By != "nothing") || told && i.Finding.At.After(i.Time) || told == strings.Contains(i.Text, "No alert came before") {
+				t.Errorf("death %d: finding %+v, and it says %s", life+1, i.Finding, i.Text)
+			}
+			after(993 * time.Second)
+		}
+		counts := s.State().Incidents.Counts
+		equal(t, counts[incident.Count{Kind: incident.OutOfMemory}], 4, "counted")
+		foreseen := counts[incident.Count{Kind: incident.OutOfMemory, By: "page"}] + counts[incident.Count{Kind: incident.OutOfMemory, By: "ticket"}]
+		equal(t, counts[incident.Count{Kind: incident.OutOfMemory, By: "nothing"}]+foreseen, 4, "counted by alerts")
+		if last := incidentsOf(s)[3].Finding; last.By == "nothing" || last.Text == "" {
+			t.Errorf("before the fourth death of a crash loop: %+v", last)
+		}
+	})
+}
+
+// TestDeathsThatAreNoIncidents has a process end in a half-empty memory, and one that ends where nobody knows how full it is.
+func TestDeathsThatAreNoIncidents(t *testing.T) {
+	for name, memory := range map[string]gpu.Memory{"half empty": memoryOf(40 << 30), "blind": {Total: gpu.Some(uint64(80 << 30))}} {
+		d := newGPU(0, func(second int) (gpu.Sample, error) {
+			s, err := flat(0, process(2, 1<<30), process(1, 39<<30))(second)
+			s.Memory = memory
+			if second > 100 {
+				s.Processes = s.Processes[:1]
+			}
+			return s, err
+		})
+		runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
+			after(200 * time.Second)
+			equal(t, len(incidentsOf(s)), 0, "%s: incidents", name)
+		})
+	}
+}
+
+// TestHardwareIncidents has a lost GPU and XID errors that end programs, on GPUs of any kind: each has the processes of the last sample.
+func TestHardwareIncidents(t *testing.T) {
+	mig := func(second int) (gpu.Sample, error) {
+		a, b := process(1, 3<<30), process(2, 4<<30)
+		a.Instance, b.Instance = gpu.Some(uint32(1)), gpu.Some(uint32(2))
+		s, err := flat(7<<30, a, b)(second)
+		s.MIGEnabled = gpu.Some(true)
+		s.Instances = []gpu.Instance{{ID: 1, Profile: "1g.10gb", Memory: memoryOf(3 << 30)}, {ID: 2, Profile: "1g.10gb", Memory: memoryOf(4 << 30)}}
+		return s, err
+	}
+	blind := func(second int) (gpu.Sample, error) {
+		s, err := flat(0, process(1, 3<<30), process(2, 4<<30))(second)
+		s.Memory = gpu.Memory{}
+		return s, err
+	}
+	plain := flat(7<<30, process(1, 3<<30), process(2, 4<<30))
+	for name, sample := range map[string]func(int) (gpu.Sample, error){"a GPU": plain, "a GPU in MIG mode": mig, "a blind GPU": blind} {
+		t.Run(name, func(t *testing.T) {
+			d := newGPU(0, func(second int) (gpu.Sample, error) {
+				if second > 120 {
+					return gpu.Sample{}, fmt.Errorf("memory: %w", gpu.ErrLost)
+				}
+				return sample(second)
+			})
+			source := &scriptSource{devices: []gpu.Device{d}}
+			runSampler(t, source, nil, func(s *Sampler, _ *lines) {
+				after(100500 * time.Millisecond)
+				for _, code := range []uint64{45, 31} {
+					source.events <- gpu.Event{UUID: "GPU-0", XID: code, Time: time.Now()}
+				}
+				after(5 * time.Second)
+				equal(t, len(incidentsOf(s)), 1, "incidents of XID 45 and 31")
+				after(60 * time.Second)
+				list := incidentsOf(s)
+				equal(t, len(list), 2, "incidents of a GPU that stays lost")
+				for n, want := range []struct {
+					kind   incident.Kind
+					xid    uint64
+					second int
+					begin  string
+				}{{incident.XID, 31, 100, "GPU 0 reported XID 31: "}, {incident.Lost, 0, 120, "GPU 0 was lost: "}} {
+					i := list[n]
+					whole(t, i)
+					equal(t, fmt.Sprint(i.Kind, i.XID, i.Time, i.Ended), fmt.Sprint(want.kind, want.xid, scriptTime(want.second), 0), "kind, XID, time, ended")
+					equal(t, fmt.Sprint(len(i.Processes), i.Processes[0].PID, i.Processes[0].Used.V>>30), "2 2 4", "processes, the largest")
+					if !strings.HasPrefix(i.Text, want.begin) {
+						t.Errorf("it says %s", i.Text)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestMIGIncident has a program die in its instance: the other instance's programs have no part in it.
+func TestMIGIncident(t *testing.T) {
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		a, b := process(1, 9<<30), process(2, 60<<30)
+		a.Instance, b.Instance = gpu.Some(uint32(1)), gpu.Some(uint32(2))
+		small := gpu.Memory{Total: gpu.Some(uint64(10 << 30)), Used: gpu.Some(uint64(10<<30 - 1<<20))}
+		s, err := flat(70<<30, a, b)(second)
+		s.MIGEnabled = gpu.Some(true)
+		if second > 100 {
+			s.Processes, small.Used.V = s.Processes[1:], 0
+		}
+		s.Instances = []gpu.Instance{{ID: 1, Profile: "1g.10gb", Memory: small}, {ID: 2, Profile: "1g.70gb", Memory: memoryOf(60 << 30)}}
+		return s, err
+	})
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
+		after(200 * time.Second)
+		list := incidentsOf(s)
+		if len(list) != 1 {
+			t.Fatalf("incidents %+v", list)
+		}
+		i := list[0]
+		whole(t, i)
+		equal(t, fmt.Sprint(i.Kind, " ", i.Memory, i.Time, len(i.Processes), i.Processes[0].PID), fmt.Sprint("oom GPU 0, MIG 1 (1g.10gb)", scriptTime(100), 1, 1), "kind, memory, time, processes")
+		equal(t, i.Used.V, uint64(10<<30-1<<20), "used memory of the instance")
+	})
+}
+
+// incidentsOffline judges samples as backtest does, each or only the last one of so many, and returns the incidents.
+func incidentsOffline(t *testing.T, every int, samples int, at func(n int) *gpu.Sample) []*incident.Incident {
+	t.Helper()
+	store := incident.NewStore("", incident.Most, log.NewNopLogger())
+	o, err := NewOffline(gpu.Info{UUID: "GPU-0"}, Config{SlowInterval: time.Minute, ProcessMax: 64, Detector: detector.DefaultConfig(), Incidents: store}, detector.NewHeights())
+	must(t, err)
+	for n := range samples {
+		if (n+1)%every == 0 {
+			o.Judge(at(n))
+		} else {
+			o.Learn(at(n))
+		}
+	}
+	return store.Now().List
+}
+
+// TestLimitIncident has a program die at its limit on a half-empty GPU, whether each sample is judged or one of several. The other
+// program on the GPU, which has no limit, has no part in it.
+func TestLimitIncident(t *testing.T) {
+	const death = 200 // the sample without it
+	for every := range 4 {
+		shared := sharedGPU{func(minute float64) float64 { return 4 + 11.9*min(1, minute*6/(death-1)) }, 30, []gpu.Limit{dmem(16)}}
+		list := incidentsOffline(t, every+1, death+60, func(n int) *gpu.Sample {
+			s := shared.at(time.Duration(n) * 10 * time.Second)
+			if n >= death {
+				s.Processes, s.Memory.Used.V = s.Processes[1:], 31<<30
+			}
+			return s
+		})
+		if len(list) != 1 {
+			t.Fatalf("1 of %d samples is judged: %d incidents", every+1, len(list))
+		}
+		i := list[0]
+		whole(t, i)
+		equal(t, i.Kind, incident.Limit, "kind")
+		equal(t, i.Time, time.Unix(1_772_323_200, 0).Add((death-1)*10*time.Second).UTC(), "time if 1 of %d is judged", every+1)
+		equal(t, fmt.Sprint(len(i.Processes), i.Processes[0].PID, i.Processes[0].Ended, i.Capacity.V>>30), "1 7 true 16", "processes, capacity in GiB")
+		if want := "serve (pid 7) of pod ml/a, container main ended when pod ml/a, container main on GPU 0 (limit 16.0 GiB) was full (15.9 GiB of 16.0 GiB): it held 15.9 GiB, "; !strings.HasPrefix(i.Text, want) {
+			t.Errorf("it says %s", i.Text)
+		}
+	}
+}
