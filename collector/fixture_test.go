@@ -126,7 +126,7 @@ func fullGPU() *sampler.DeviceState {
 		},
 		Limited: []sampler.LimitedState{limited()},
 		Findings: []sampler.FindingState{
-			{Limit: &limitKey, Finding: finding.Finding{Who: finding.Of(trainer()), OOM: detector.Of(1357), Evidence: detector.EvidenceLeak, OOMDue: true}},
+			{MemoryKey: sampler.MemoryKey{Of: limitKey.Of}, Finding: finding.Finding{Who: finding.Of(trainer()), OOM: detector.Of(1357), Evidence: detector.EvidenceLeak, OOMDue: true}},
 			{Finding: finding.Finding{Who: finding.Of(trainer()), OOM: detector.Of(4321), Evidence: detector.EvidenceFilling, OOMDue: true, Zombie: detector.Of(7e9), CrashLoop: true}},
 			{Finding: finding.Finding{Who: finding.Who{Namespace: "ml", Pod: "train-0", Whole: true}, Leaking: detector.Of(1234), LeakDue: true}},
 			{Finding: finding.Finding{Unreleased: detector.Of(7.5e9), NearlyFull: true}},
@@ -140,12 +140,12 @@ func fullGPU() *sampler.DeviceState {
 	return d
 }
 
-var limitKey = sampler.LimitKey{Instance: gpu.Some(uint32(9)), Of: "/pods/train-0", ID: gpu.ProcessID{PID: 1001, Start: 500}}
+var limitKey = sampler.MemoryKey{Instance: gpu.Some(uint32(9)), Of: "/pods/train-0", ID: gpu.ProcessID{PID: 1001, Start: 500}}
 
 // limited is a pod with a limit.
 func limited() sampler.LimitedState {
 	return sampler.LimitedState{
-		LimitKey: limitKey, Who: finding.Of(trainer()), Limits: []gpu.Limit{{Source: gpu.LimitDmem, Of: "/pods/train-0", Bytes: 60e9, Charged: gpu.Some(uint64(30.5e9))}},
+		MemoryKey: limitKey, Who: finding.Of(trainer()), Limits: []gpu.Limit{{Source: gpu.LimitDmem, Of: "/pods/train-0", Bytes: 60e9, Charged: gpu.Some(uint64(30.5e9))}},
 		Memory: gpu.Memory{Total: gpu.Some(uint64(60e9)), Used: gpu.Some(uint64(30e9)), Reserved: gpu.Some(uint64(0.5e9))}, Judgement: judgement(1100, true),
 	}
 }
@@ -273,7 +273,7 @@ func migGPU() *sampler.DeviceState {
 		Workloads: []sampler.WorkloadState{
 			{Instance: gpu.Some(uint32(1)), Namespace: "ml", Pod: "mig-0", Used: 1300, Verdict: verdict(800, false)},
 		},
-		Findings: []sampler.FindingState{{Instance: gpu.Some(uint32(1)), Finding: finding.Finding{Who: finding.Who{Process: "worker"}, OOM: detector.Of(8), Evidence: detector.EvidenceLeak, OOMDue: true}}},
+		Findings: []sampler.FindingState{{MemoryKey: sampler.MemoryKey{Instance: gpu.Some(uint32(1))}, Finding: finding.Finding{Who: finding.Who{Process: "worker"}, OOM: detector.Of(8), Evidence: detector.EvidenceLeak, OOMDue: true}}},
 		Unreleased: []sampler.UnreleasedState{
 			{Instance: gpu.Some(uint32(1)), ID: gpu.ProcessID{PID: 3002, Start: 8}, Owner: &gpu.Owner{Process: "worker", Namespace: "ml", Pod: "mig-0"}, Used: 900},
 		},

@@ -46,7 +46,7 @@ func TestFleetLabels(t *testing.T) {
 	}
 	mig := gpuAt("c", "GPU-3", nil)
 	mig.Instances = []sampler.InstanceState{{Instance: gpu.Instance{ID: 1, Profile: "1g", Owner: &gpu.Owner{Pod: "q"}, Memory: gpu.Memory{Used: gpu.Some(uint64(7))}}}}
-	mig.Findings = []sampler.FindingState{{Instance: gpu.Some(uint32(1)), Finding: finding.Finding{Who: finding.Who{Pod: "q"}, Leaking: detector.Of(5), LeakDue: true}}}
+	mig.Findings = []sampler.FindingState{{MemoryKey: sampler.MemoryKey{Instance: gpu.Some(uint32(1))}, Finding: finding.Finding{Who: finding.Who{Pod: "q"}, Leaking: detector.Of(5), LeakDue: true}}}
 	mig.Allotments = []sampler.AllotmentState{{Namespace: "n", Pod: "p"}}
 	s := &sampler.State{Devices: []*sampler.DeviceState{gpuAt("a", "GPU-1", &gpu.Owner{Namespace: "n", Pod: "p", Container: "c"}), gpuAt("b", "", nil), gpuAt("a", "", nil), mig}}
 	all := gathered(t, s, Options{Fleet: Fleet{Labels: []string{"instance", "zone"}}, Enabled: map[string]bool{"workload": true}})

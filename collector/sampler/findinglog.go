@@ -13,7 +13,6 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -35,10 +34,9 @@ type entry struct {
 
 // messageKey names a message for its whole life.
 type messageKey struct {
-	instance gpu.Opt[uint32]
-	limit    LimitKey // of the memory; the zero one is none
-	alert    string   // finding.Leak also for finding.OutOfMemory
-	who      finding.Who
+	memory MemoryKey
+	alert  string // finding.Leak also for finding.OutOfMemory
+	who    finding.Who
 }
 
 // update logs the differences between a new state and the last one. Messages on a memory that could not be read stay.
@@ -62,12 +60,9 @@ func (l *findingLog) update(logger log.Logger, state *DeviceState, cfg *detector
 
 // domain logs the new messages on a memory.
 func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, now map[messageKey]entry) {
-	v, of := &d.Judgement.Device, LimitKey{}
-	if d.Limited != nil {
-		of = d.Limited.LimitKey
-	}
+	v := &d.Judgement.Device
 	for k, before := range l.known {
-		if k.instance == d.Instance && k.limit == of && !v.Judged && !v.Muted && !d.judged() {
+		if k.memory == d.MemoryKey && !v.Judged && !v.Muted && !d.judged() {
 			now[k] = before
 		}
 	}
@@ -76,7 +71,7 @@ func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, 
 		messages = d.Messages(cfg)
 	}
 	for _, m := range messages {
-		k := messageKey{d.Instance, of, m.Alert, m.Who}
+		k := messageKey{d.MemoryKey, m.Alert, m.Who}
 		if m.Alert == finding.OutOfMemory {
 			k.alert = finding.Leak
 		}

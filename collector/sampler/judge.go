@@ -15,22 +15,31 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// memory is what the loop has learnt of one memory: that of the GPU, or of a GPU instance.
+// MemoryKey names a memory of a GPU: the processes in it run out of memory together. The zero key is the GPU's own, and one with
+// an instance alone is that of the instance. The others are limits.
+type MemoryKey struct {
+	Instance gpu.Opt[uint32] `json:"gpu_instance,omitzero"`
+	Of       string          `json:"of,omitzero"`      // of a limit on a control group; see gpu.Limit
+	ID       gpu.ProcessID   `json:"process,omitzero"` // of a limit on one process
+}
+
+// IsLimit reports whether the memory is a limit, and not that of a GPU or GPU instance.
+func (k MemoryKey) IsLimit() bool { return k.Of != "" || k.ID != gpu.ProcessID{} }
+
+// wholeGPU is the GPU's own memory.
+var wholeGPU MemoryKey
+
+// memory is what the loop has learnt of one memory.
 type memory struct {
+	MemoryKey
 	profile string // of the instance
 	domain  *detector.Domain[gpu.ProcessID]
 	finding finding.Memory
 	deaths  []finding.End // of this frame, while it was full
 	history history
-	curve   *Curve // of history, as it was made last
-	// Of processes with a limit: the labels of which the rules know, and when there was one last.
-	labels *finding.Who
-	seen   time.Duration
-	last   *LimitedState // at the last sample; nil if it is from the state file
+	curve   *Curve       // of history, as it was made last
+	limit   LimitedState // at the last sample that told of it. From the state file only its labels are known
 }
-
-// wholeGPU is the instance of the GPU's own memory.
-var wholeGPU gpu.Opt[uint32]
 
 // learn shows the detector and the curves a sample that is not the last one. Nobody will see a verdict on it.
 func (l *loop) learn(sample *gpu.Sample) {
@@ -41,25 +50,34 @@ func (l *loop) learn(sample *gpu.Sample) {
 	if sample.Memory.Used.OK {
 		l.peak.Add(sample.T, peakSpan, sample.Memory.Used.V)
 	}
+	state := &DeviceState{Memory: sample.Memory}
+	l.layOut(sample, state)
+	for _, d := range state.memories() {
+		m := l.memories[d.MemoryKey]
+		frame, _ := l.frame(&d, sample)
+		l.observe(m, frame)
+		m.history.add(sample.T, d.Memory.Used, &detector.Verdict{})
+	}
+}
+
+// layOut gives the state the memories that a sample has.
+func (l *loop) layOut(sample *gpu.Sample, state *DeviceState) {
 	l.repartition(sample)
-	observe := func(instance gpu.Opt[uint32], frame *detector.Frame[gpu.ProcessID], used gpu.Opt[uint64]) {
-		m := l.memories[instance]
-		l.observe(m, frame)
-		m.history.add(sample.T, used, &detector.Verdict{})
-	}
-	frame, _ := l.frames.Device(l.info, sample)
-	observe(wholeGPU, frame, sample.Memory.Used)
 	for i := range sample.Instances {
-		in := &sample.Instances[i]
-		frame, _ := l.frames.Instance(l.info, sample, in)
-		observe(gpu.Some(in.ID), frame, in.Memory.Used)
+		state.Instances = append(state.Instances, InstanceState{Instance: sample.Instances[i]})
 	}
-	for _, x := range limitsOf(sample) {
-		m := l.memoryOf(&x, sample)
-		frame, _ := l.frames.Limited(l.info, sample, x.Memory, x.members)
-		l.observe(m, frame)
-		m.history.add(sample.T, x.Memory.Used, &detector.Verdict{})
+	state.Limited = l.limits(sample)
+}
+
+// frame returns what the detector sees of a memory, and for each member its position in the sample.
+func (l *loop) frame(d *Domain, sample *gpu.Sample) (frame *detector.Frame[gpu.ProcessID], index []int) {
+	switch {
+	case d.Limited != nil:
+		return l.frames.Limited(l.info, sample, d.Memory, d.Limited.members)
+	case d.Instance.OK:
+		return l.frames.Instance(l.info, sample, &gpu.Instance{ID: d.Instance.V, Profile: d.Profile, Memory: d.Memory})
 	}
+	return l.frames.Device(l.info, sample)
 }
 
 // unattributed returns the used memory that no process holds; absent where that is not known. If a process of the list cannot
@@ -79,37 +97,36 @@ func unattributed(info gpu.Info, sample *gpu.Sample) gpu.Opt[uint64] {
 	return gpu.Some(sample.Memory.Used.V - min(sum, sample.Memory.Used.V))
 }
 
-// judge runs the detector over the GPU and its instances.
+// judge runs the detector over the memories of the GPU.
 func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
-	l.repartition(sample)
-	frame, index := l.frames.Device(l.info, sample)
-	if l.observe(l.memories[wholeGPU], frame) {
-		state.Judgement = l.take(sample, index, state, wholeGPU, sample.Memory.Capacity())
+	l.layOut(sample, state)
+	for _, d := range state.memories() {
+		frame, index := l.frame(&d, sample)
+		if l.observe(l.memories[d.MemoryKey], frame) {
+			*d.Judgement = l.take(&d, sample, index, state)
+		}
 	}
 	if len(sample.Instances) > 0 {
 		// Instances run out of memory, not the GPU: the whole has statistics and no verdict.
 		j := &state.Judgement
 		j.Device = detector.Verdict{Windows: j.Device.Windows, SpikesTotal: j.Device.SpikesTotal, Trough: j.Device.Trough}
 	}
-	for i := range sample.Instances {
-		in := &sample.Instances[i]
-		frame, index := l.frames.Instance(l.info, sample, in)
-		is := InstanceState{Instance: *in}
-		if l.observe(l.memories[gpu.Some(in.ID)], frame) {
-			is.Judgement = l.take(sample, index, state, gpu.Some(in.ID), in.Memory.Capacity())
-		}
-		state.Instances = append(state.Instances, is)
-	}
-	l.judgeLimited(sample, state)
+	state.Limited = slices.DeleteFunc(state.Limited, func(x LimitedState) bool { return !l.memories[x.MemoryKey].shown() })
 }
 
 // repartition follows the MIG layout. A new layout makes all old histories invalid, also one that was made while no exporter ran.
 func (l *loop) repartition(sample *gpu.Sample) {
 	known := l.laidOut
 	l.laidOut = true
-	same := len(sample.Instances) == len(l.memories)-1
+	instances := 0
+	for key := range l.memories {
+		if key.Instance.OK && !key.IsLimit() {
+			instances++
+		}
+	}
+	same := len(sample.Instances) == instances
 	for i := range sample.Instances {
-		m := l.memories[gpu.Some(sample.Instances[i].ID)]
+		m := l.memories[MemoryKey{Instance: gpu.Some(sample.Instances[i].ID)}]
 		same = same && m != nil && m.profile == sample.Instances[i].Profile
 	}
 	if same {
@@ -122,11 +139,10 @@ func (l *loop) repartition(sample *gpu.Sample) {
 		level.Info(l.logger).Log("msg", "MIG layout changed", "instances", len(sample.Instances))
 	}
 	clear(l.memories)
-	clear(l.limited)
 	l.memories[wholeGPU] = whole
 	for i := range sample.Instances {
-		instance := gpu.Some(sample.Instances[i].ID)
-		l.memories[instance] = l.newMemory(instance, sample.Instances[i].Profile, nil)
+		key := MemoryKey{Instance: gpu.Some(sample.Instances[i].ID)}
+		l.memories[key] = l.newMemory(key, sample.Instances[i].Profile, finding.Who{})
 	}
 }
 
@@ -143,20 +159,23 @@ func (l *loop) observe(m *memory, frame *detector.Frame[gpu.ProcessID]) bool {
 }
 
 // take copies the judgement on a memory into the state. The original belongs to its domain.
-func (l *loop) take(sample *gpu.Sample, index []int, state *DeviceState, instance gpu.Opt[uint32], capacity gpu.Opt[uint64]) detector.Judgement[gpu.ProcessID] {
-	j := l.memories[instance].domain.Judgement()
+func (l *loop) take(d *Domain, sample *gpu.Sample, index []int, state *DeviceState) detector.Judgement[gpu.ProcessID] {
+	j := l.memories[d.MemoryKey].domain.Judgement()
 	for i := range j.Members {
-		l.processes.judged(sample, index[i], &j.Members[i])
+		l.processes.judged(sample, index[i], &j.Members[i], d.IsLimit())
 	}
 	for i := range j.Exited {
-		l.ended(&j.Exited[i], sample, instance, capacity)
+		l.ended(&j.Exited[i], sample, d)
+	}
+	if d.IsLimit() {
+		return alone(j) // the rest is told of the GPU
 	}
 	for i := range j.Groups {
-		state.Workloads = append(state.Workloads, l.workload(&j.Groups[i], instance))
+		state.Workloads = append(state.Workloads, l.workload(&j.Groups[i], d.Instance))
 	}
 	for _, u := range j.Unreleased {
 		state.Unreleased = append(state.Unreleased, UnreleasedState{
-			Instance: instance, ID: u.Key, Owner: l.processes.lastOwner(processKey{u.Key, instance}), Used: uint64(u.Used), Since: u.Since,
+			Instance: d.Instance, ID: u.Key, Owner: l.processes.lastOwner(processKey{u.Key, d.Instance}), Used: uint64(u.Used), Since: u.Since,
 		})
 	}
 	slices.SortFunc(state.Unreleased, func(a, b UnreleasedState) int {
@@ -172,19 +191,28 @@ func alone(j *detector.Judgement[gpu.ProcessID]) detector.Judgement[gpu.ProcessI
 	return own
 }
 
-// ended notes what follows from the end of a process.
-func (l *loop) ended(x *detector.Exit[gpu.ProcessID], sample *gpu.Sample, instance gpu.Opt[uint32], capacity gpu.Opt[uint64]) {
-	key, m := processKey{x.Key, instance}, l.memories[instance]
-	end := l.endOf(key, sample.T)
-	if e := l.processes.entries[key]; e != nil && e.seen > 0 {
-		l.sampler.ends.add(finding.RunsOn(e.owner, l.info.Name, m.profile), e.owner.ContainerID, e.seen)
+// ended notes what follows from the end of a process in a memory.
+func (l *loop) ended(x *detector.Exit[gpu.ProcessID], sample *gpu.Sample, d *Domain) {
+	key := processKey{x.Key, d.Instance}
+	e := l.processes.entries[key]
+	if d.IsLimit() && e != nil && e.listed {
+		return // only its limit is gone
 	}
-	l.rememberEnd(x, sample.T, capacity, instance)
+	if x.NearCapacity {
+		m := l.memories[d.MemoryKey]
+		m.deaths = append(m.deaths, l.endOf(key, sample.T))
+	}
+	if d.IsLimit() {
+		return // the rest is told of the GPU
+	}
+	if e != nil && e.seen > 0 {
+		l.sampler.ends.add(finding.RunsOn(e.owner, l.info.Name, d.Profile), e.owner.ContainerID, e.seen)
+	}
+	l.rememberEnd(x, sample.T, d.Memory.Capacity(), d.Instance)
 	if !x.NearCapacity {
 		return
 	}
 	l.exits++
-	m.deaths = append(m.deaths, end)
 	if last := l.published.Load(); last != nil {
 		logEnd(l.logger, last, key, sample.Time)
 	}
@@ -201,7 +229,7 @@ func (l *loop) endOf(key processKey, t time.Duration) finding.End {
 
 // knows reports whether the detector can still name a process.
 func (l *loop) knows(key processKey) bool {
-	m := l.memories[key.instance]
+	m := l.memories[MemoryKey{Instance: key.instance}]
 	return m != nil && m.domain.Knows(key.id)
 }
 
@@ -222,18 +250,16 @@ func (l *loop) find(state *DeviceState) {
 		if d.Judgement.T == 0 {
 			continue // nothing is known of it this time
 		}
-		m, s := l.memories[d.Instance], d.Sample()
-		if d.Limited != nil {
-			m = l.limited[d.Limited.LimitKey]
-		}
+		m, s := l.memories[d.MemoryKey], d.Sample()
 		s.Ends, s.FillsWithin = m.deaths, l.sampler.cfg.Detector.FillsWithin
 		for _, f := range m.finding.Judge(s) {
-			if d.Limited != nil {
+			if d.IsLimit() {
 				f.Zombie = detector.Value{} // it is told of the GPU
 			}
-			state.Findings = append(state.Findings, FindingState{Instance: d.Instance, Limit: d.limit(), Finding: f})
+			state.Findings = append(state.Findings, FindingState{MemoryKey: d.MemoryKey, Finding: f})
 		}
 		m.deaths = nil
 	}
 	firstEnd(state, l.published.Load())
+	state.addLimits()
 }

@@ -54,8 +54,7 @@ type progress struct {
 	loop      *loop     // the one that reads the GPU now
 	resolve   *Resolver // the rules that the series have been configured by
 	frames    finding.Frames
-	memories  map[gpu.Opt[uint32]]*memory // by instance, with wholeGPU
-	limited   map[LimitKey]*memory        // of processes with a limit
+	memories  map[MemoryKey]*memory // with wholeGPU
 	processes processTable
 	peak      detector.Crest[uint64]
 	said      findingLog
@@ -79,10 +78,10 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 	l := &loop{
 		sampler: s, device: d, info: info, done: make(chan struct{}), cancel: func() {},
 		logger:   log.With(s.cfg.Logger, "gpu", info.IndexLabel(), "uuid", info.UUID),
-		progress: &progress{processes: newProcessTable(s.cfg, info.IndexLabel(), s.jobs.Load, s.limitsOn(info.UUID)), resolve: s.resolve.Load(), limited: map[LimitKey]*memory{}},
+		progress: &progress{processes: newProcessTable(s.cfg, info.IndexLabel(), s.jobs.Load, s.limitsOn(info.UUID)), resolve: s.resolve.Load()},
 	}
 	l.loop = l
-	l.memories = map[gpu.Opt[uint32]]*memory{wholeGPU: l.newMemory(wholeGPU, "", nil)}
+	l.memories = map[MemoryKey]*memory{wholeGPU: l.newMemory(wholeGPU, "", finding.Who{})}
 	return l
 }
 
@@ -184,10 +183,10 @@ func (l *loop) forget() {
 		return
 	}
 	l.lost, l.laidOut = true, false
-	whole := &memory{domain: l.memories[wholeGPU].domain}
+	whole := l.memories[wholeGPU]
+	*whole = memory{domain: whole.domain}
 	whole.domain.Reset(detector.ReasonDeviceReset)
 	clear(l.memories)
-	clear(l.limited)
 	l.memories[wholeGPU] = whole
 }
 

@@ -16,25 +16,18 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// Domain is a memory of its own: a GPU, or a GPU instance of one in MIG mode.
+// Domain is a memory of its own: a GPU, a GPU instance of one in MIG mode, or a limit.
 type Domain struct {
+	MemoryKey
 	Device    *DeviceState
-	Name      string
-	Instance  gpu.Opt[uint32]
 	Profile   string
 	Memory    gpu.Memory
 	Judgement *detector.Judgement[gpu.ProcessID]
 	Owner     *gpu.Owner
 	Curve     *Curve
-	Limited   *LimitedState // of processes with a limit; nil for a GPU or GPU instance
-}
+	Limited   *LimitedState // of a limit; nil for a GPU or GPU instance
 
-// limit names the limit of a memory; nil for a GPU or GPU instance.
-func (m *Domain) limit() *LimitKey {
-	if m.Limited == nil {
-		return nil
-	}
-	return &m.Limited.LimitKey
+	drawn **Curve // where the state has Curve
 }
 
 // Name names a GPU. In a fleet it adds the first label of its place, such as the node.
@@ -50,35 +43,47 @@ func (d *DeviceState) Name() string {
 
 // Domains returns the memories of a GPU. In MIG mode these are only those of its instances: the GPU cannot run out of memory.
 func (d *DeviceState) Domains() []Domain {
-	list := make([]Domain, len(d.Instances), 1+len(d.Instances)+len(d.Limited))
-	if len(d.Instances) == 0 {
-		list = append(list, Domain{Device: d, Name: d.Name(), Memory: d.Memory, Judgement: &d.Judgement, Owner: d.Owner, Curve: d.Curve})
-	}
-	for i := range d.Instances {
-		in := &d.Instances[i]
-		list[i] = Domain{d, fmt.Sprintf("%s, MIG %d (%s)", d.Name(), in.ID, in.Profile), gpu.Some(in.ID), in.Profile, in.Memory, &in.Judgement, in.Owner, in.Curve, nil}
-	}
-	for i := range d.Limited {
-		x := &d.Limited[i]
-		who := x.Who
-		who.User = "" // that of the process is enough
-		name := fmt.Sprintf("%s on %s (limit %s)", cmp.Or(who.Place(), who.Process, "a process"), d.Name(), humanize.Bytes(float64(x.Limits[0].Bytes)))
-		list = append(list, Domain{Device: d, Name: name, Instance: x.Instance, Memory: x.Memory, Judgement: &x.Judgement, Curve: x.Curve, Limited: x})
+	list := d.memories()
+	if len(d.Instances) > 0 {
+		list = list[1:]
 	}
 	return list
 }
 
-// Has reports whether a process uses the memory.
-func (m *Domain) Has(p *gpu.Process) bool {
-	return p.Instance == m.Instance && (m.Limited == nil || m.Limited.has(p))
+// memories returns the memories of a GPU. The first one is that of the GPU, in MIG mode, too.
+func (d *DeviceState) memories() []Domain {
+	list := make([]Domain, 1, 1+len(d.Instances)+len(d.Limited))
+	list[0] = Domain{Device: d, Memory: d.Memory, Judgement: &d.Judgement, Owner: d.Owner, Curve: d.Curve, drawn: &d.Curve}
+	for i := range d.Instances {
+		in := &d.Instances[i]
+		list = append(list, Domain{
+			MemoryKey: MemoryKey{Instance: gpu.Some(in.ID)}, Device: d, Profile: in.Profile,
+			Memory: in.Memory, Judgement: &in.Judgement, Owner: in.Owner, Curve: in.Curve, drawn: &in.Curve,
+		})
+	}
+	for i := range d.Limited {
+		x := &d.Limited[i]
+		list = append(list, Domain{MemoryKey: x.MemoryKey, Device: d, Memory: x.Memory, Judgement: &x.Judgement, Curve: x.Curve, Limited: x, drawn: &x.Curve})
+	}
+	return list
 }
 
-// same reports whether two limits are one, or both none.
-func same(a, b *LimitKey) bool { return a == b || a != nil && b != nil && *a == *b }
+// Name names a memory.
+func (m *Domain) Name() string {
+	switch {
+	case m.Limited != nil:
+		who := m.Limited.Who
+		who.User = "" // that of the process is enough
+		return fmt.Sprintf("%s on %s (limit %s)", cmp.Or(who.Place(), who.Process, "a process"), m.Device.Name(), humanize.Bytes(float64(m.Limited.Limits[0].Bytes)))
+	case m.Instance.OK:
+		return fmt.Sprintf("%s, MIG %d (%s)", m.Device.Name(), m.Instance.V, m.Profile)
+	}
+	return m.Device.Name()
+}
 
 // Sample returns a memory as package finding needs it.
 func (m *Domain) Sample() *finding.Sample {
-	s := &finding.Sample{Name: m.Name, Now: time.Duration(m.Device.SampleTime.UnixNano()), Memory: m.Memory, Judgement: m.Judgement, Owner: finding.Of(m.Owner)}
+	s := &finding.Sample{Name: m.Name(), Now: time.Duration(m.Device.SampleTime.UnixNano()), Memory: m.Memory, Judgement: m.Judgement, Owner: finding.Of(m.Owner)}
 	for i := range m.Device.Processes {
 		if p := &m.Device.Processes[i]; m.Has(&p.Process) {
 			part := finding.Part{Who: finding.Of(p.Owner), PID: p.ID.PID, Used: p.Used.V, Verdict: &p.Verdict, Grows: p.Grows}
@@ -93,8 +98,8 @@ func (m *Domain) Sample() *finding.Sample {
 		return s
 	}
 	for i := range m.Device.Workloads {
-		if w := &m.Device.Workloads[i]; w.Instance == m.Instance && !w.single {
-			s.Workloads = append(s.Workloads, finding.Part{Who: finding.Who{Namespace: w.Namespace, Pod: w.Pod, SlurmJob: w.SlurmJob, Whole: true}, Verdict: &w.Verdict})
+		if w := &m.Device.Workloads[i]; w.Instance == m.Instance {
+			s.Workloads = append(s.Workloads, finding.Part{Who: w.who(), Verdict: &w.Verdict})
 		}
 	}
 	for i := range m.Device.Unreleased {
@@ -123,7 +128,7 @@ func (d *DeviceState) Hardware(now time.Time) *finding.Hardware {
 func (m *Domain) Messages(cfg *detector.Config) []finding.Message {
 	var found []finding.Finding
 	for i := range m.Device.Findings {
-		if f := &m.Device.Findings[i]; f.Instance == m.Instance && same(f.Limit, m.limit()) {
+		if f := &m.Device.Findings[i]; f.MemoryKey == m.MemoryKey {
 			found = append(found, f.Finding)
 		}
 	}
@@ -135,7 +140,7 @@ func (m *Domain) Text(cfg *detector.Config) string {
 	if list := m.Messages(cfg); len(list) > 0 && list[0].Alert != "" {
 		return list[0].Details()
 	}
-	elsewhere := func(f FindingState) bool { return f.Instance == m.Instance && f.Limit != nil && f.Grows() }
+	elsewhere := func(f FindingState) bool { return f.Instance == m.Instance && f.IsLimit() && f.Grows() }
 	if m.Judgement.Device.Leak && slices.ContainsFunc(m.Device.Findings, elsewhere) {
 		return "What grows on it meets its limit first."
 	}

@@ -27,15 +27,12 @@ type Resolver func(labels map[string]string) detector.Config
 // their GPU. They keep their history, but a window of another length starts empty. You may call it at any time.
 func (s *Sampler) Configure(resolve Resolver) { s.resolve.Store(&resolve) }
 
-// newMemory returns a memory without history: that of the GPU, of a GPU instance, or of processes with a limit and these labels.
-func (p *progress) newMemory(instance gpu.Opt[uint32], profile string, limited *finding.Who) *memory {
-	if limited != nil {
-		own := *limited
-		limited = &own
-	}
+// newMemory returns a memory without history. who has the labels of processes with a limit.
+func (p *progress) newMemory(key MemoryKey, profile string, who finding.Who) *memory {
+	m := &memory{MemoryKey: key, profile: profile, limit: LimitedState{Who: who}}
 	d, err := detector.NewDomain(func(s detector.Subject[gpu.ProcessID]) detector.Config {
 		if *p.resolve != nil {
-			if cfg := (*p.resolve)(p.loop.labelsOf(&s, instance, profile, limited)); cfg.Validate() == nil {
+			if cfg := (*p.resolve)(p.loop.labelsOf(&s, m)); cfg.Validate() == nil {
 				return cfg
 			}
 		}
@@ -45,7 +42,8 @@ func (p *progress) newMemory(instance gpu.Opt[uint32], profile string, limited *
 		panic(err) // both configurations are valid
 	}
 	d.Remember(p.loop.sampler.heights)
-	return &memory{profile: profile, labels: limited, domain: d}
+	m.domain = d
+	return m
 }
 
 // reconfigure makes the series ask for their configuration again, if the rules or the labels of a series have changed.
@@ -58,27 +56,24 @@ func (l *loop) reconfigure() {
 	for _, m := range l.memories {
 		m.domain.Reconfigure()
 	}
-	for _, m := range l.limited {
-		m.domain.Reconfigure()
-	}
 }
 
-// labelsOf returns the labels of a series of the GPU or of one of its instances.
-func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[uint32], profile string, limited *finding.Who) map[string]string {
+// labelsOf returns the labels of a series of a memory.
+func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], m *memory) map[string]string {
 	labels := map[string]string{
 		"scope": "gpu", "gpu": l.info.IndexLabel(), "uuid": l.info.UUID, "name": l.info.Name,
 	}
-	if instance.OK {
-		labels["scope"], labels["gpu_instance"], labels["profile"] = "mig", InstanceID(instance), profile
+	if m.Instance.OK {
+		labels["scope"], labels["gpu_instance"], labels["profile"] = "mig", InstanceID(m.Instance), m.profile
 	}
-	if limited != nil {
-		labels["scope"], labels["namespace"], labels["pod"], labels["slurm_job"] = "workload", limited.Namespace, limited.Pod, limited.SlurmJob
+	if who := &m.limit.Who; m.IsLimit() {
+		labels["scope"], labels["namespace"], labels["pod"], labels["slurm_job"] = "workload", who.Namespace, who.Pod, who.SlurmJob
 	}
 	switch s.Kind {
 	case detector.KindResidual:
 		labels["scope"] = "residual"
 	case detector.KindMember:
-		o := l.processes.lastOwner(processKey{s.Key, instance})
+		o := l.processes.lastOwner(processKey{s.Key, m.Instance})
 		labels["scope"], labels["pid"] = "process", strconv.FormatUint(uint64(s.Key.PID), 10)
 		labels["process"], labels["container"] = o.Process, o.Container
 		labels["namespace"], labels["pod"], labels["slurm_job"] = o.Namespace, o.Pod, o.SlurmJob

@@ -142,22 +142,23 @@ type WorkloadState struct {
 	Used    uint64
 	Verdict detector.Verdict
 	Limits  []gpu.Limit // on its memory
+}
 
-	single  bool // it is there because of its limit: the process says all
-	limited bool // it has had Limits
+// who returns its labels.
+func (w *WorkloadState) who() finding.Who {
+	return finding.Who{Namespace: w.Namespace, Pod: w.Pod, SlurmJob: w.SlurmJob, Whole: true}
 }
 
 // FindingState is what alerts say of a memory with the same culprit.
 type FindingState struct {
-	Instance gpu.Opt[uint32]
-	Limit    *LimitKey // of the memory; nil for a GPU or GPU instance
+	MemoryKey
 	finding.Finding
 }
 
 // Scope is the value of the label scope.
 func (f *FindingState) Scope() string {
 	switch {
-	case f.Limit != nil:
+	case f.IsLimit():
 		return "workload"
 	case f.Instance.OK:
 		return "mig"
@@ -203,15 +204,9 @@ func (d *DeviceState) toWall(ahead time.Duration) {
 			v.Since += ahead
 		}
 	}
-	move(&d.Judgement.Device)
-	move(&d.Judgement.Residual)
-	for i := range d.Instances {
-		move(&d.Instances[i].Judgement.Device)
-		move(&d.Instances[i].Judgement.Residual)
-	}
-	for i := range d.Limited {
-		move(&d.Limited[i].Judgement.Device)
-		move(&d.Limited[i].Judgement.Residual)
+	for _, m := range d.memories() {
+		move(&m.Judgement.Device)
+		move(&m.Judgement.Residual)
 	}
 	for i := range d.Processes {
 		p := &d.Processes[i]

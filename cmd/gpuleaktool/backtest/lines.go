@@ -55,7 +55,7 @@ func linesOf(own history.Labels, r *result, d *sampler.Domain, t time.Duration, 
 		w := &v.Windows[0]
 		line := Line{
 			Time: history.Wall(t), Series: l, Verdict: fromstate.VerdictOf(v, cfg), Used: fromstate.Known(used), Capacity: fromstate.Known(d.Memory.Capacity()),
-			Slope: w.Slope.Finite(), R2: w.R2.Finite(), Spikes: w.Spikes.Finite(), Page: r.fires(levelPage, t), Ticket: r.fires(levelTicket, t), Limit: d.Limited != nil,
+			Slope: w.Slope.Finite(), R2: w.R2.Finite(), Spikes: w.Spikes.Finite(), Page: r.fires(levelPage, t), Ticket: r.fires(levelTicket, t), Limit: d.IsLimit(),
 		}
 		if by := d.Judgement.Evidence.String(); by != "" && v.SecondsToOOM.Finite() != nil {
 			line.Evidence = &by

@@ -59,7 +59,7 @@ func TestNamesOfMemories(t *testing.T) {
 	}
 	names := map[string]bool{}
 	for _, of := range []string{"/pods/a/main", "/pods/b/main", "/pods/a-main", "/pods/a main", "/", "/..", ""} {
-		d := sampler.Domain{Device: &sampler.DeviceState{}, Limited: &sampler.LimitedState{LimitKey: sampler.LimitKey{Of: of}}}
+		d := sampler.Domain{Device: &sampler.DeviceState{}, MemoryKey: sampler.MemoryKey{Of: of, ID: gpu.ProcessID{PID: 7}}}
 		name := nameOf(&d, nil)
 		if names[name] || strings.Map(inName, name) != strings.ReplaceAll(name, "/", "-") || strings.Contains(name, "/") {
 			t.Errorf("%q is the name of the limit %q", name, of)
