@@ -32,12 +32,12 @@ func fixture() *sampler.State {
 	memory := func(total uint64) gpu.Memory { return gpu.Memory{Total: gpu.Some(total), Used: gpu.Some(total / 2)} }
 	return &sampler.State{Time: epoch, Devices: []*sampler.DeviceState{
 		{
-			Info: gpu.Info{Index: 0, UUID: "GPU-leaks"}, Up: true, SampleTime: epoch, Memory: memory(80 << 30), Judgement: leaks(90 * time.Minute),
+			Info: gpu.Info{Index: 0, UUID: "GPU-leaks"}, Up: true, SampleTime: epoch, MemoryState: sampler.MemoryState{Memory: memory(80 << 30), Judgement: leaks(90 * time.Minute)},
 			ProcessCount: 1, Processes: []sampler.ProcessState{{Process: gpu.Process{ID: gpu.ProcessID{PID: 42, Start: 7}}, Verdict: leaks(90 * time.Minute).Device}},
 		},
 		{
-			Info: gpu.Info{Index: 1, UUID: "GPU-mig"}, Up: true, SampleTime: epoch, Memory: memory(80 << 30),
-			Instances: []sampler.InstanceState{{Instance: gpu.Instance{ID: 3, Profile: "2g.20gb", Memory: memory(20 << 30)}, Judgement: leaks(20 * time.Minute)}},
+			Info: gpu.Info{Index: 1, UUID: "GPU-mig"}, Up: true, SampleTime: epoch, MemoryState: sampler.MemoryState{Memory: memory(80 << 30)},
+			Instances: []sampler.MemoryState{{MemoryKey: sampler.MemoryKey{Instance: gpu.Some(uint32(3))}, Profile: "2g.20gb", Memory: memory(20 << 30), Judgement: leaks(20 * time.Minute)}},
 		},
 		{Info: gpu.Info{Index: 2, UUID: "GPU-lost"}, SampleTime: epoch.Add(-3 * time.Minute)},
 		{Info: gpu.Info{Index: 4, UUID: "GPU-bare", Name: `a "quoted" one`}, Up: true, SampleTime: epoch},

@@ -147,7 +147,7 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 		l.makeCurves(state)
 	}
 	for _, d := range state.memories() {
-		*d.drawn = l.memories[d.MemoryKey].curve
+		d.Curve = l.memories[d.MemoryKey].curve
 	}
 	for i := range state.Processes {
 		p := &state.Processes[i]

@@ -193,7 +193,7 @@ func instanceNamed(d *DeviceState, device string) (instance gpu.Opt[uint32], ok 
 	for i := range d.Instances {
 		for _, m := range d.Instances[i].Devices {
 			if m.UUID == device {
-				return gpu.Some(d.Instances[i].ID), true
+				return d.Instances[i].Instance, true
 			}
 		}
 	}

@@ -15,30 +15,17 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// MemoryKey names a memory of a GPU: the processes in it run out of memory together. The zero key is the GPU's own, and one with
-// an instance alone is that of the instance. The others are limits.
-type MemoryKey struct {
-	Instance gpu.Opt[uint32] `json:"gpu_instance,omitzero"`
-	Of       string          `json:"of,omitzero"`      // of a limit on a control group; see gpu.Limit
-	ID       gpu.ProcessID   `json:"process,omitzero"` // of a limit on one process
-}
-
-// IsLimit reports whether the memory is a limit, and not that of a GPU or GPU instance.
-func (k MemoryKey) IsLimit() bool { return k.Of != "" || k.ID != gpu.ProcessID{} }
-
 // wholeGPU is the GPU's own memory.
 var wholeGPU MemoryKey
 
 // memory is what the loop has learnt of one memory.
 type memory struct {
-	MemoryKey
-	profile string // of the instance
-	domain  *detector.Domain[gpu.ProcessID]
-	finding finding.Memory
-	deaths  []finding.End // of this frame, while it was full
-	history history
-	curve   *Curve       // of history, as it was made last
-	limit   LimitedState // at the last sample that told of it. From the state file only its labels are known
+	MemoryState // of a limit, at the last sample that told of it; else, and from the state file, only what names it
+	domain      *detector.Domain[gpu.ProcessID]
+	finding     finding.Memory
+	deaths      []finding.End // of this frame, while it was full
+	history     history
+	curve       *Curve // of history, as it was made last
 }
 
 // learn shows the detector and the curves a sample that is not the last one. Nobody will see a verdict on it.
@@ -50,7 +37,7 @@ func (l *loop) learn(sample *gpu.Sample) {
 	if sample.Memory.Used.OK {
 		l.peak.Add(sample.T, peakSpan, sample.Memory.Used.V)
 	}
-	state := &DeviceState{Memory: sample.Memory}
+	state := &DeviceState{MemoryState: MemoryState{Memory: sample.Memory}}
 	l.layOut(sample, state)
 	for _, d := range state.memories() {
 		m := l.memories[d.MemoryKey]
@@ -64,7 +51,7 @@ func (l *loop) learn(sample *gpu.Sample) {
 func (l *loop) layOut(sample *gpu.Sample, state *DeviceState) {
 	l.repartition(sample)
 	for i := range sample.Instances {
-		state.Instances = append(state.Instances, InstanceState{Instance: sample.Instances[i]})
+		state.Instances = append(state.Instances, InstanceOf(&sample.Instances[i]))
 	}
 	state.Limited = l.limits(sample)
 }
@@ -72,8 +59,8 @@ func (l *loop) layOut(sample *gpu.Sample, state *DeviceState) {
 // frame returns what the detector sees of a memory, and for each member its position in the sample.
 func (l *loop) frame(d *Domain, sample *gpu.Sample) (frame *detector.Frame[gpu.ProcessID], index []int) {
 	switch {
-	case d.Limited != nil:
-		return l.frames.Limited(l.info, sample, d.Memory, d.Limited.members)
+	case d.IsLimit():
+		return l.frames.Limited(l.info, sample, d.Memory, d.members)
 	case d.Instance.OK:
 		return l.frames.Instance(l.info, sample, &gpu.Instance{ID: d.Instance.V, Profile: d.Profile, Memory: d.Memory})
 	}
@@ -103,7 +90,7 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 	for _, d := range state.memories() {
 		frame, index := l.frame(&d, sample)
 		if l.observe(l.memories[d.MemoryKey], frame) {
-			*d.Judgement = l.take(&d, sample, index, state)
+			d.Judgement = l.take(&d, sample, index, state)
 		}
 	}
 	if len(sample.Instances) > 0 {
@@ -111,7 +98,7 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 		j := &state.Judgement
 		j.Device = detector.Verdict{Windows: j.Device.Windows, SpikesTotal: j.Device.SpikesTotal, Trough: j.Device.Trough}
 	}
-	state.Limited = slices.DeleteFunc(state.Limited, func(x LimitedState) bool { return !l.memories[x.MemoryKey].shown() })
+	state.Limited = slices.DeleteFunc(state.Limited, func(x MemoryState) bool { return !l.memories[x.MemoryKey].shown() })
 }
 
 // repartition follows the MIG layout. A new layout makes all old histories invalid, also one that was made while no exporter ran.
@@ -127,7 +114,7 @@ func (l *loop) repartition(sample *gpu.Sample) {
 	same := len(sample.Instances) == instances
 	for i := range sample.Instances {
 		m := l.memories[MemoryKey{Instance: gpu.Some(sample.Instances[i].ID)}]
-		same = same && m != nil && m.profile == sample.Instances[i].Profile
+		same = same && m != nil && m.Profile == sample.Instances[i].Profile
 	}
 	if same {
 		return
@@ -141,8 +128,8 @@ func (l *loop) repartition(sample *gpu.Sample) {
 	clear(l.memories)
 	l.memories[wholeGPU] = whole
 	for i := range sample.Instances {
-		key := MemoryKey{Instance: gpu.Some(sample.Instances[i].ID)}
-		l.memories[key] = l.newMemory(key, sample.Instances[i].Profile, finding.Who{})
+		in := InstanceOf(&sample.Instances[i])
+		l.memories[in.MemoryKey] = l.newMemory(in)
 	}
 }
 

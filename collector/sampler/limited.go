@@ -25,20 +25,6 @@ type limitedProcess struct {
 	id   gpu.ProcessID
 }
 
-// LimitedState is what is known of processes with a limit on their GPU memory. That is a memory of its own: it may be full before
-// the GPU is.
-type LimitedState struct {
-	MemoryKey
-	// Who has what the processes have in common. The labels that they differ in are empty.
-	Who       finding.Who
-	Limits    []gpu.Limit // the smallest first
-	Memory    gpu.Memory  // Total is the smallest limit
-	Judgement detector.Judgement[gpu.ProcessID]
-	Curve     *Curve
-
-	members []int // positions in the sample
-}
-
 // askLimits fills in the limits of the processes on the GPUs.
 func (s *Sampler) askLimits(now *host) (err error) {
 	now.limits = map[limitedProcess][]gpu.Limit{}
@@ -80,10 +66,10 @@ func bounding(limits []gpu.Limit, m gpu.Memory) []gpu.Limit {
 }
 
 // limits returns the limits of a sample, and those that are vacant.
-func (l *loop) limits(sample *gpu.Sample) []LimitedState {
+func (l *loop) limits(sample *gpu.Sample) []MemoryState {
 	list := limitsOf(sample)
 	has := func(key MemoryKey) bool {
-		return slices.ContainsFunc(list, func(x LimitedState) bool { return x.MemoryKey == key })
+		return slices.ContainsFunc(list, func(x MemoryState) bool { return x.MemoryKey == key })
 	}
 	if len(l.memories) > 2*mostLimited {
 		maps.DeleteFunc(l.memories, func(key MemoryKey, m *memory) bool { return key.IsLimit() && !has(key) && m.finding.Loop.Since == 0 })
@@ -92,14 +78,14 @@ func (l *loop) limits(sample *gpu.Sample) []LimitedState {
 		x := &list[i]
 		m := l.memories[x.MemoryKey]
 		if m == nil {
-			m = l.newMemory(x.MemoryKey, "", x.Who)
+			m = l.newMemory(*x)
 			l.memories[x.MemoryKey] = m
 		}
-		if slices.Equal(x.Limits, m.limit.Limits) {
-			x.Memory.Reserved = m.limit.Memory.Reserved // what is charged was read at an earlier sample
+		if len(m.Limits) > 0 && x.Limits[0] == m.Limits[0] {
+			x.Memory.Reserved = m.Memory.Reserved // what is charged was read at an earlier sample
 		}
-		renamed := x.Who != m.limit.Who
-		if m.limit = *x; renamed {
+		renamed := x.Who != m.Who
+		if m.MemoryState = *x; renamed {
 			m.domain.Reconfigure()
 		}
 	}
@@ -109,16 +95,16 @@ func (l *loop) limits(sample *gpu.Sample) []LimitedState {
 	present := len(list)
 	for key, m := range l.memories {
 		if m.shown() && key.Of != "" && !has(key) {
-			m.limit.vacate()
-			list = append(list, m.limit)
+			m.vacate()
+			list = append(list, m.MemoryState)
 		}
 	}
-	slices.SortFunc(list[present:], func(a, b LimitedState) int { return cmp.Compare(a.Of, b.Of) })
+	slices.SortFunc(list[present:], func(a, b MemoryState) int { return cmp.Compare(a.Of, b.Of) })
 	return list
 }
 
 // limitsOf returns what limits of a sample bound, in the order of the processes.
-func limitsOf(sample *gpu.Sample) (list []LimitedState) {
+func limitsOf(sample *gpu.Sample) (list []MemoryState) {
 	for i := range sample.Processes {
 		p := &sample.Processes[i]
 		for _, limit := range p.Limits {
@@ -126,12 +112,12 @@ func limitsOf(sample *gpu.Sample) (list []LimitedState) {
 			if limit.Of == "" {
 				key.ID = p.ID
 			}
-			at := slices.IndexFunc(list, func(x LimitedState) bool { return x.MemoryKey == key })
+			at := slices.IndexFunc(list, func(x MemoryState) bool { return x.MemoryKey == key })
 			switch {
 			case at < 0 && len(list) == mostLimited:
 				continue
 			case at < 0:
-				list = append(list, LimitedState{MemoryKey: key, Who: finding.Of(p.Owner)})
+				list = append(list, MemoryState{MemoryKey: key, Who: finding.Of(p.Owner)})
 				at = len(list) - 1
 			}
 			x := &list[at]
@@ -160,7 +146,7 @@ func least(list []gpu.Limit, limit gpu.Limit) []gpu.Limit {
 }
 
 // sum adds up the memory of the processes. What is charged beyond that, such as to others in a group above, is not theirs to use.
-func (x *LimitedState) sum(sample *gpu.Sample) {
+func (x *MemoryState) sum(sample *gpu.Sample) {
 	slices.SortStableFunc(x.Limits, func(a, b gpu.Limit) int { return cmp.Compare(a.Bytes, b.Bytes) })
 	used := gpu.Some(uint64(0))
 	for _, i := range x.members {
@@ -182,14 +168,14 @@ func (k *MemoryKey) Has(p *gpu.Process) bool {
 }
 
 // vacate leaves a limit without a process. The next program in it may die, too.
-func (x *LimitedState) vacate() {
+func (x *MemoryState) vacate() {
 	x.members, x.Memory = nil, gpu.Memory{Total: x.Memory.Total, Used: gpu.Some(uint64(0))}
 }
 
 // shown reports whether a limit is in the state: it has a process, the last one has just ended, or processes in it ended again and
 // again. After the limit of one process there is no next one.
 func (m *memory) shown() bool {
-	return len(m.limit.members) > 0 || len(m.limit.Limits) > 0 && len(m.deaths)+len(m.finding.Ends) > 0
+	return len(m.members) > 0 || len(m.Limits) > 0 && len(m.deaths)+len(m.finding.Ends) > 0
 }
 
 // addLimits gives a pod or job the limits on all that it holds. That is there with one process, too.

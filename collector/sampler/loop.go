@@ -81,7 +81,7 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 		progress: &progress{processes: newProcessTable(s.cfg, info.IndexLabel(), s.jobs.Load, s.limitsOn(info.UUID)), resolve: s.resolve.Load()},
 	}
 	l.loop = l
-	l.memories = map[MemoryKey]*memory{wholeGPU: l.newMemory(wholeGPU, "", finding.Who{})}
+	l.memories = map[MemoryKey]*memory{wholeGPU: l.newMemory(MemoryState{})}
 	return l
 }
 
@@ -224,7 +224,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.reconfigure()
 	state := &DeviceState{
 		Info: l.info, Up: true, SampleTime: sample.Time,
-		Memory: sample.Memory, MIGEnabled: sample.MIGEnabled, Status: l.status, Owner: sample.Owner,
+		MemoryState: MemoryState{Memory: sample.Memory, Owner: sample.Owner}, MIGEnabled: sample.MIGEnabled, Status: l.status,
 		Unattributed: unattributed(l.info, sample), ProcessesKnown: sample.ProcessesKnown, ProcessCount: len(sample.Processes),
 		unresolved: unresolved, readings: l.readings,
 	}

@@ -18,16 +18,8 @@ import (
 
 // Domain is a memory of its own: a GPU, a GPU instance of one in MIG mode, or a limit.
 type Domain struct {
-	MemoryKey
-	Device    *DeviceState
-	Profile   string
-	Memory    gpu.Memory
-	Judgement *detector.Judgement[gpu.ProcessID]
-	Owner     *gpu.Owner
-	Curve     *Curve
-	Limited   *LimitedState // of a limit; nil for a GPU or GPU instance
-
-	drawn **Curve // where the state has Curve
+	*MemoryState
+	Device *DeviceState
 }
 
 // Name names a GPU. In a fleet it adds the first label of its place, such as the node.
@@ -53,28 +45,28 @@ func (d *DeviceState) Domains() []Domain {
 // memories returns the memories of a GPU. The first one is that of the GPU, in MIG mode, too.
 func (d *DeviceState) memories() []Domain {
 	list := make([]Domain, 1, 1+len(d.Instances)+len(d.Limited))
-	list[0] = Domain{Device: d, Memory: d.Memory, Judgement: &d.Judgement, Owner: d.Owner, Curve: d.Curve, drawn: &d.Curve}
+	list[0] = Domain{&d.MemoryState, d}
 	for i := range d.Instances {
-		in := &d.Instances[i]
-		list = append(list, Domain{
-			MemoryKey: MemoryKey{Instance: gpu.Some(in.ID)}, Device: d, Profile: in.Profile,
-			Memory: in.Memory, Judgement: &in.Judgement, Owner: in.Owner, Curve: in.Curve, drawn: &in.Curve,
-		})
+		list = append(list, Domain{&d.Instances[i], d})
 	}
 	for i := range d.Limited {
-		x := &d.Limited[i]
-		list = append(list, Domain{MemoryKey: x.MemoryKey, Device: d, Memory: x.Memory, Judgement: &x.Judgement, Curve: x.Curve, Limited: x, drawn: &x.Curve})
+		list = append(list, Domain{&d.Limited[i], d})
 	}
 	return list
+}
+
+// InstanceOf returns a GPU instance of which nothing more is known than its sample.
+func InstanceOf(in *gpu.Instance) MemoryState {
+	return MemoryState{MemoryKey: MemoryKey{Instance: gpu.Some(in.ID)}, Profile: in.Profile, Devices: in.Devices, Owner: in.Owner, Memory: in.Memory}
 }
 
 // Name names a memory.
 func (m *Domain) Name() string {
 	switch {
-	case m.Limited != nil:
-		who := m.Limited.Who
+	case m.IsLimit():
+		who := m.Who
 		who.User = "" // that of the process is enough
-		return fmt.Sprintf("%s on %s (limit %s)", cmp.Or(who.Place(), who.Process, "a process"), m.Device.Name(), humanize.Bytes(float64(m.Limited.Limits[0].Bytes)))
+		return fmt.Sprintf("%s on %s (limit %s)", cmp.Or(who.Place(), who.Process, "a process"), m.Device.Name(), humanize.Bytes(float64(m.Limits[0].Bytes)))
 	case m.Instance.OK:
 		return fmt.Sprintf("%s, MIG %d (%s)", m.Device.Name(), m.Instance.V, m.Profile)
 	}
@@ -83,7 +75,7 @@ func (m *Domain) Name() string {
 
 // Sample returns a memory as package finding needs it.
 func (m *Domain) Sample() *finding.Sample {
-	s := &finding.Sample{Name: m.Name(), Now: time.Duration(m.Device.SampleTime.UnixNano()), Memory: m.Memory, Judgement: m.Judgement, Owner: finding.Of(m.Owner)}
+	s := &finding.Sample{Name: m.Name(), Now: time.Duration(m.Device.SampleTime.UnixNano()), Memory: m.Memory, Judgement: &m.Judgement, Owner: finding.Of(m.Owner)}
 	for i := range m.Device.Processes {
 		if p := &m.Device.Processes[i]; m.Has(&p.Process) {
 			part := finding.Part{Who: finding.Of(p.Owner), PID: p.ID.PID, Used: p.Used.V, Verdict: &p.Verdict, Grows: p.Grows}
@@ -93,8 +85,8 @@ func (m *Domain) Sample() *finding.Sample {
 			s.Processes = append(s.Processes, part)
 		}
 	}
-	if m.Limited != nil { // the rest is told of the GPU
-		s.Owner = m.Limited.Who.AsWhole()
+	if m.IsLimit() { // the rest is told of the GPU
+		s.Owner = m.Who.AsWhole()
 		return s
 	}
 	for i := range m.Device.Workloads {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -27,9 +26,9 @@ type Resolver func(labels map[string]string) detector.Config
 // their GPU. They keep their history, but a window of another length starts empty. You may call it at any time.
 func (s *Sampler) Configure(resolve Resolver) { s.resolve.Store(&resolve) }
 
-// newMemory returns a memory without history. who has the labels of processes with a limit.
-func (p *progress) newMemory(key MemoryKey, profile string, who finding.Who) *memory {
-	m := &memory{MemoryKey: key, profile: profile, limit: LimitedState{Who: who}}
+// newMemory returns a memory without history.
+func (p *progress) newMemory(of MemoryState) *memory {
+	m := &memory{MemoryState: of}
 	d, err := detector.NewDomain(func(s detector.Subject[gpu.ProcessID]) detector.Config {
 		if *p.resolve != nil {
 			if cfg := (*p.resolve)(p.loop.labelsOf(&s, m)); cfg.Validate() == nil {
@@ -64,9 +63,9 @@ func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], m *memory) map[strin
 		"scope": "gpu", "gpu": l.info.IndexLabel(), "uuid": l.info.UUID, "name": l.info.Name,
 	}
 	if m.Instance.OK {
-		labels["scope"], labels["gpu_instance"], labels["profile"] = "mig", InstanceID(m.Instance), m.profile
+		labels["scope"], labels["gpu_instance"], labels["profile"] = "mig", InstanceID(m.Instance), m.Profile
 	}
-	if who := &m.limit.Who; m.IsLimit() {
+	if who := &m.Who; m.IsLimit() {
 		labels["scope"], labels["namespace"], labels["pod"], labels["slurm_job"] = "workload", who.Namespace, who.Pod, who.SlurmJob
 	}
 	switch s.Kind {

@@ -233,7 +233,7 @@ func outlives(id gpu.ProcessID) bool { return id.Start != 0 }
 func (l *loop) history() *deviceHistory {
 	h := &deviceHistory{UUID: l.info.UUID, Saved: time.Now()}
 	for key, m := range l.memories {
-		h.Memories = append(h.Memories, memoryHistory{MemoryKey: key, Profile: m.profile, Labels: m.limit.Who, Domain: m.domain.Save(nil), Finding: m.finding})
+		h.Memories = append(h.Memories, memoryHistory{MemoryKey: key, Profile: m.Profile, Labels: m.Who, Domain: m.domain.Save(nil), Finding: m.finding})
 	}
 	for key, e := range l.processes.entries {
 		p := processHistory{PID: key.id.PID, Start: key.id.Start, Instance: key.instance, Owner: *e.owner, Busy: e.busy, Limits: e.limits}
@@ -251,7 +251,7 @@ func (l *loop) restore(h *deviceHistory) error {
 	}
 	memories := map[MemoryKey]*memory{}
 	for _, in := range h.Memories {
-		m := l.newMemory(in.MemoryKey, in.Profile, in.Labels)
+		m := l.newMemory(MemoryState{MemoryKey: in.MemoryKey, Profile: in.Profile, Who: in.Labels})
 		memories[in.MemoryKey], m.finding = m, in.Finding
 		if err := m.domain.Restore(in.Domain, outlives); err != nil {
 			return fmt.Errorf("GPU %s, instance %q: %w", h.UUID, InstanceID(in.Instance), err)

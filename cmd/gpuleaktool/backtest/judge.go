@@ -65,9 +65,9 @@ func (j *judge) add(m *history.Memory, s *gpu.Sample) (err error) {
 	}
 	g.sample = *s // the caller uses the lists again
 	g.sample.Processes, g.sample.Instances = slices.Clone(s.Processes), slices.Clone(s.Instances)
-	has := sampler.DeviceState{Info: m.Info, Memory: s.Memory}
+	has := sampler.DeviceState{Info: m.Info, MemoryState: sampler.MemoryState{Memory: s.Memory}}
 	for i := range s.Instances {
-		has.Instances = append(has.Instances, sampler.InstanceState{Instance: s.Instances[i]})
+		has.Instances = append(has.Instances, sampler.InstanceOf(&s.Instances[i]))
 	}
 	for _, d := range has.Domains() {
 		j.result(g, &d).add(s.T, d.Memory)

@@ -63,8 +63,8 @@ func linesOf(own history.Labels, r *result, d *sampler.Domain, t time.Duration, 
 		lines = append(lines, line)
 	}
 	own = own.With("gpu_instance", sampler.InstanceID(d.Instance))
-	if d.Limited != nil {
-		who := &d.Limited.Who
+	if d.IsLimit() {
+		who := &d.Who
 		add(own.With("namespace", who.Namespace, "pod", who.Pod, "container", who.Container, "slurm_job", who.SlurmJob, "process", who.Process), d.Memory.Used, &d.Judgement.Device)
 		return lines
 	}
