@@ -118,8 +118,8 @@ func fullGPU() *sampler.DeviceState {
 		},
 		ProcessesKnown: true, ProcessCount: 20, OtherProcesses: 18, OtherUsed: 3e9, ExitsNearCapacity: 19,
 		Workloads: []sampler.WorkloadState{
-			{Namespace: "ml", Pod: "train-0", SlurmJob: "4711", Used: 31e9, Verdict: verdict(400, true), Limits: []gpu.Limit{{Source: gpu.LimitDmem, Of: "/pods/train-0", Bytes: 61e9, Charged: gpu.Some(uint64(30.5e9))}}},
-			{SlurmJob: "4712", Used: 32e9, Verdict: detector.Verdict{}},
+			{Who: finding.Who{Namespace: "ml", Pod: "train-0", SlurmJob: "4711", Whole: true}, Used: 31e9, Verdict: verdict(400, true), Limits: []gpu.Limit{{Source: gpu.LimitDmem, Of: "/pods/train-0", Bytes: 61e9, Charged: gpu.Some(uint64(30.5e9))}}},
+			{Who: finding.Who{SlurmJob: "4712", Whole: true}, Used: 32e9, Verdict: detector.Verdict{}},
 		},
 		Unreleased: []sampler.UnreleasedState{
 			{ID: gpu.ProcessID{PID: 1001, Start: 400}, Owner: trainer(), Used: 6e9, Since: fixtureSince(-90)},
@@ -272,7 +272,7 @@ func migGPU() *sampler.DeviceState {
 		},
 		Processes: []sampler.ProcessState{process(1, 600), process(2, 700)}, ProcessesKnown: true, ProcessCount: 2,
 		Workloads: []sampler.WorkloadState{
-			{Instance: gpu.Some(uint32(1)), Namespace: "ml", Pod: "mig-0", Used: 1300, Verdict: verdict(800, false)},
+			{Instance: gpu.Some(uint32(1)), Who: finding.Who{Namespace: "ml", Pod: "mig-0", Whole: true}, Used: 1300, Verdict: verdict(800, false)},
 		},
 		Findings: []sampler.FindingState{{MemoryKey: sampler.MemoryKey{Instance: gpu.Some(uint32(1))}, Finding: finding.Finding{Who: finding.Who{Process: "worker"}, OOM: detector.Of(8), Evidence: detector.EvidenceLeak, OOMDue: true}}},
 		Unreleased: []sampler.UnreleasedState{

@@ -158,7 +158,8 @@ func (l *loop) take(d *Domain, sample *gpu.Sample, index []int, state *DeviceSta
 		return alone(j) // the rest is told of the GPU
 	}
 	for i := range j.Groups {
-		state.Workloads = append(state.Workloads, l.workload(&j.Groups[i], d.Instance))
+		g := &j.Groups[i]
+		state.Workloads = append(state.Workloads, WorkloadState{Instance: d.Instance, Who: l.processes.whoIs(g.Group), Used: uint64(g.Used), Verdict: g.Verdict})
 	}
 	for _, u := range j.Unreleased {
 		state.Unreleased = append(state.Unreleased, UnreleasedState{
@@ -218,17 +219,6 @@ func (l *loop) endOf(key processKey, t time.Duration) finding.End {
 func (l *loop) knows(key processKey) bool {
 	m := l.memories[MemoryKey{Instance: key.instance}]
 	return m != nil && m.domain.Knows(key.id)
-}
-
-// workload names a group. A pod has no job: its members may be of several, and its series would change their names.
-func (l *loop) workload(g *detector.GroupVerdict, instance gpu.Opt[uint32]) WorkloadState {
-	w := WorkloadState{Instance: instance, Used: uint64(g.Used), Verdict: g.Verdict}
-	if o := l.processes.ownerOf(g.Group); o.Pod == "" {
-		w.SlurmJob = o.SlurmJob
-	} else {
-		w.Namespace, w.Pod = o.Namespace, o.Pod
-	}
-	return w
 }
 
 // find decides what alerts say of each memory of the GPU.

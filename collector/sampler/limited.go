@@ -19,25 +19,20 @@ import (
 // program may start again.
 const mostLimited = 64
 
-// limitedProcess is a process on a GPU.
-type limitedProcess struct {
-	uuid string
-	id   gpu.ProcessID
-}
-
 // askLimits fills in the limits of the processes on the GPUs.
 func (s *Sampler) askLimits(now *host) (err error) {
-	now.limits = map[limitedProcess][]gpu.Limit{}
+	now.limits = map[string]map[gpu.ProcessID][]gpu.Limit{}
 	for _, l := range s.shared.Load().loops {
 		last := l.published.Load()
 		if last == nil || !last.Up {
 			continue
 		}
+		of := map[gpu.ProcessID][]gpu.Limit{}
+		now.limits[l.info.UUID] = of
 		for i := range last.Processes {
 			id := last.Processes[i].ID
 			limits, failed := s.cfg.Owners.Limits(id, &l.info)
-			err = cmp.Or(err, failed)
-			now.limits[limitedProcess{l.info.UUID, id}] = limits
+			of[id], err = limits, cmp.Or(err, failed)
 			if len(bounding(limits, last.Memory)) < len(limits) {
 				err = cmp.Or(err, errNoLimit)
 			}
@@ -49,7 +44,7 @@ func (s *Sampler) askLimits(now *host) (err error) {
 // limitsOn returns what knows the limits of processes on a GPU. asked is false of a process that was not there the last time.
 func (s *Sampler) limitsOn(uuid string) func(gpu.ProcessID) (limits []gpu.Limit, asked bool) {
 	return func(id gpu.ProcessID) (limits []gpu.Limit, asked bool) {
-		limits, asked = s.host.Load().limits[limitedProcess{uuid, id}]
+		limits, asked = s.host.Load().limits[uuid][id]
 		return limits, asked
 	}
 }
@@ -58,11 +53,7 @@ var errNoLimit = errors.New("a limit of 0 or above the memory of the GPU is none
 
 // bounding returns the limits that bound something on a GPU.
 func bounding(limits []gpu.Limit, m gpu.Memory) []gpu.Limit {
-	none := func(x gpu.Limit) bool { return x.Bytes == 0 || m.Total.OK && x.Bytes > m.Total.V }
-	if !slices.ContainsFunc(limits, none) {
-		return limits
-	}
-	return slices.DeleteFunc(slices.Clone(limits), none)
+	return slices.DeleteFunc(slices.Clone(limits), func(x gpu.Limit) bool { return x.Bytes == 0 || m.Total.OK && x.Bytes > m.Total.V })
 }
 
 // limits returns the limits of a sample, and those that are vacant.
@@ -186,10 +177,10 @@ func (d *DeviceState) addLimits() {
 		if x.Of == "" || !who.Whole || x.Memory.Used.V == 0 {
 			continue
 		}
-		at := slices.IndexFunc(d.Workloads, func(w WorkloadState) bool { return w.Instance == x.Instance && w.who() == who })
+		at := slices.IndexFunc(d.Workloads, func(w WorkloadState) bool { return w.Instance == x.Instance && w.Who == who })
 		if at < 0 {
 			at = len(d.Workloads)
-			d.Workloads = append(d.Workloads, WorkloadState{Instance: x.Instance, Namespace: who.Namespace, Pod: who.Pod, SlurmJob: who.SlurmJob, Used: x.Memory.Used.V, Verdict: x.Judgement.Device})
+			d.Workloads = append(d.Workloads, WorkloadState{Instance: x.Instance, Who: who, Used: x.Memory.Used.V, Verdict: x.Judgement.Device})
 		}
 		w := &d.Workloads[at]
 		if w.Verdict = earlier(w.Verdict, x.Judgement.Device); w.Used != x.Memory.Used.V {

@@ -91,7 +91,7 @@ func (m *Domain) Sample() *finding.Sample {
 	}
 	for i := range m.Device.Workloads {
 		if w := &m.Device.Workloads[i]; w.Instance == m.Instance {
-			s.Workloads = append(s.Workloads, finding.Part{Who: w.who(), Verdict: &w.Verdict})
+			s.Workloads = append(s.Workloads, finding.Part{Who: w.Who, Verdict: &w.Verdict})
 		}
 	}
 	for i := range m.Device.Unreleased {

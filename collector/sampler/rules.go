@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -77,12 +78,8 @@ func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], m *memory) map[strin
 		labels["process"], labels["container"] = o.Process, o.Container
 		labels["namespace"], labels["pod"], labels["slurm_job"] = o.Namespace, o.Pod, o.SlurmJob
 	case detector.KindGroup:
-		labels["scope"] = "workload"
-		o := l.processes.ownerOf(s.Group)
-		labels["namespace"], labels["pod"] = o.Namespace, o.Pod
-		if o.Pod == "" { // as workload has it
-			labels["slurm_job"] = o.SlurmJob
-		}
+		who := l.processes.whoIs(s.Group)
+		labels["scope"], labels["namespace"], labels["pod"], labels["slurm_job"] = "workload", who.Namespace, who.Pod, who.SlurmJob
 	}
 	for name, value := range labels {
 		labels[name] = LabelValue(name, value)
@@ -90,18 +87,19 @@ func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], m *memory) map[strin
 	return labels
 }
 
-// ownerOf returns the owner of a process of that group. If no process is known, it takes the name of the group apart.
-func (t *processTable) ownerOf(group string) gpu.Owner {
+// whoIs returns the pod or job that a group is. A pod has no job: its members may be of several, and its series would change their
+// names. If no process is known, it takes the name of the group apart.
+func (t *processTable) whoIs(group string) finding.Who {
 	for _, e := range t.entries {
 		if e.owner.Group() == group {
-			return *e.owner
+			return finding.Of(e.owner).AsWhole()
 		}
 	}
 	namespace, name, _ := strings.Cut(group, "/")
 	if o := (gpu.Owner{SlurmJob: name}); o.Group() == group {
-		return o
+		return finding.Of(&o).AsWhole()
 	}
-	return gpu.Owner{Namespace: namespace, Pod: name}
+	return finding.Who{Namespace: namespace, Pod: name, Whole: true}
 }
 
 // LabelValue returns value as it can stand in a label: valid UTF-8, and cut to what the label needs. Processes choose their own

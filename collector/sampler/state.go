@@ -153,18 +153,12 @@ type UnreleasedState struct {
 
 // WorkloadState is what is known of the processes of one pod or job on a GPU.
 type WorkloadState struct {
-	Instance gpu.Opt[uint32]
-	// Namespace and Pod, or SlurmJob, name it.
-	Namespace, Pod, SlurmJob string
+	Instance    gpu.Opt[uint32]
+	finding.Who // the pod or job
 	// Used is the sum of its processes' memory in bytes.
 	Used    uint64
 	Verdict detector.Verdict
 	Limits  []gpu.Limit // on its memory
-}
-
-// who returns its labels.
-func (w *WorkloadState) who() finding.Who {
-	return finding.Who{Namespace: w.Namespace, Pod: w.Pod, SlurmJob: w.SlurmJob, Whole: true}
 }
 
 // FindingState is what alerts say of a memory with the same culprit.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -161,7 +162,7 @@ func fixture() *sampler.State {
 					ID: gpu.ProcessID{PID: 40, Start: 6}, Used: 6 * gib, Since: steady(epoch.Add(-5 * time.Minute)),
 					Owner: &gpu.Owner{Process: "evaluate.py", User: "bob", SlurmJob: "4712"},
 				}},
-				Workloads: []sampler.WorkloadState{{Namespace: "ml", Pod: "train-0", Used: 31 * gib, Verdict: healthy(0.25)}},
+				Workloads: []sampler.WorkloadState{{Who: finding.Who{Namespace: "ml", Pod: "train-0", Whole: true}, Used: 31 * gib, Verdict: healthy(0.25)}},
 			},
 			{
 				Info: gpu.Info{Index: 1, UUID: "GPU-mig", Name: "NVIDIA H200"}, Up: true, SampleTime: epoch, ProcessesKnown: true,
