@@ -183,11 +183,9 @@ func (d *DeviceState) addLimits() {
 			d.Workloads = append(d.Workloads, WorkloadState{Instance: x.Instance, Who: who, Used: x.Memory.Used.V, Verdict: x.Judgement.Device})
 		}
 		w := &d.Workloads[at]
-		if w.Verdict = earlier(w.Verdict, x.Judgement.Device); w.Used != x.Memory.Used.V {
-			continue // it bounds a part
-		}
-		for _, limit := range x.Limits {
-			w.Limits = least(w.Limits, limit)
+		w.Verdict = earlier(w.Verdict, x.Judgement.Device)
+		if w.Used == x.Memory.Used.V { // else it bounds a part
+			w.Limits = append(w.Limits, x.Limits...)
 		}
 	}
 }

@@ -335,7 +335,6 @@ func TestLimitsOfAPod(t *testing.T) {
 		"one of the pod":         {main: []gpu.Limit{pod}, sidecar: []gpu.Limit{pod}, sidecarUses: 1, want: []uint64{32}},
 		"of the pod and of each": {main: []gpu.Limit{pod, main}, sidecar: []gpu.Limit{pod, sidecar}, sidecarUses: 4, want: []uint64{32}},
 		"the other uses nothing": {main: []gpu.Limit{main}, sidecar: []gpu.Limit{sidecar}, want: []uint64{16}},
-		"two of a source":        {main: []gpu.Limit{pod, on("/pods", gpu.LimitDmem, 64)}, sidecar: []gpu.Limit{pod, on("/pods", gpu.LimitDmem, 64)}, want: []uint64{32}},
 	} {
 		s, o := sharedGPU{func(float64) float64 { return 4 }, 10, c.main}, offline(t)
 		state := run(o, 0, time.Minute, func(at time.Duration) *gpu.Sample {
