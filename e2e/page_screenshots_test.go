@@ -19,15 +19,15 @@ import (
 )
 
 // TestScreenshots makes the pictures of the documentation: a GPU of the simulated node, an hour after its leaks
-// were found. Times and process numbers differ from run to run.
+// began. Times and process numbers differ from run to run.
 func TestScreenshots(t *testing.T) {
 	t.Parallel()
 	p := harness.StartExporter(t, harness.Options{Args: []string{"--source=sim:node", "--source.speed=600"}})
-	found := regexp.MustCompile(`Found</dt><dd>at [^(]*\(1\D*h`)
+	began := regexp.MustCompile(`Kept</dt><dd>[^(]*\(1\D*h`)
 	harness.Eventually(t, hang, func() error {
 		page, err := harness.Get(p.URL + "/predict")
-		if n := len(found.FindAll(page, -1)); err == nil && n < 4 {
-			err = fmt.Errorf("%d leaks were found an hour ago", n)
+		if n := len(began.FindAll(page, -1)); err == nil && n < 4 {
+			err = fmt.Errorf("%d leaks began an hour ago", n)
 		}
 		return err
 	})

@@ -32,7 +32,7 @@ func TestWatch(t *testing.T) {
 	if code, is := errors.AsType[*exec.ExitError](err); !is || code.ExitCode() != 3 {
 		t.Fatalf("%v, want exit status 3\n%s", err, out)
 	}
-	for _, want := range []string{"NOT KNOWN: Watching 2 GPUs. No judgement yet", "GPU 0", "GPU 1", "5.00 GiB"} {
+	for _, want := range []string{"NOT KNOWN: Watching 2 GPUs. Not judged yet: 2.", "GPU 0", "GPU 1", "5.00 GiB"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

@@ -92,7 +92,7 @@ func TestFailedReading(t *testing.T) {
 	if code != exitLeak || strings.Contains(stdout, "cleared") {
 		t.Errorf("exit code %d, %s%s", code, stderr, stdout)
 	}
-	if _, stdout, _ = tool(t.Context(), "backtest", "--detector.config="+rules, path); !strings.Contains(stdout, "all GPUs are muted") {
+	if _, stdout, _ = tool(t.Context(), "backtest", "--detector.config="+rules, path); !strings.Contains(stdout, "A rule of --detector.config says that it is not to be judged.") {
 		t.Error(stdout)
 	}
 }

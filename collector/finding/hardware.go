@@ -5,7 +5,6 @@ package finding
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -43,46 +42,46 @@ type Hardware struct {
 
 // Messages returns what the alerts of the mixin say of this GPU, the most urgent first.
 func (h *Hardware) Messages() (list []Message) {
-	add := func(severity Severity, alert, summary, detail, advice string) {
-		list = append(list, Message{Severity: severity, Alert: alert, Summary: h.Name + " " + summary, Detail: detail, Advice: advice, Left: math.Inf(1)})
+	add := func(is bool, m Message) {
+		if m.Summary = h.Name + " " + m.Summary; is {
+			list = append(list, m)
+		}
 	}
 	if !h.Up {
-		why, xid, sampled := "", "", ""
+		m := Message{Severity: Page, Alert: Lost, Summary: Unreadable}
 		if h.Error != "" {
-			why = "Reading it fails: " + h.Error + "."
-		}
-		if slices.Contains(h.XIDs, 79) {
-			xid = "XID 79: " + xids[Page][79] + "."
+			m.Detail = "Reading it fails: " + h.Error + "."
 		}
 		if !h.Sampled.IsZero() {
-			sampled = "Its last sample is of " + h.Sampled.UTC().Format("15:04:05 MST") + "."
+			m.Detail = Joined(" ", m.Detail, "Its last sample is of "+h.Sampled.UTC().Format("15:04:05 MST")+".")
 		}
-		add(Page, Lost, "cannot be read", Joined(" ", why, xid, sampled), "")
+		add(true, m)
 		return list
 	}
 	for _, code := range h.XIDs {
-		switch critical, warning := xids[Page][code], xids[Ticket][code]; {
-		case critical != "":
-			add(Page, "GPUXIDCritical", fmt.Sprintf("reports XID %d: %s", code, critical), "", "Drain the node.")
-		case warning != "":
-			add(Ticket, "GPUXIDWarning", fmt.Sprintf("reports XID %d: %s", code, warning), "", "")
-		}
+		reports := fmt.Sprintf("reports XID %d: ", code)
+		add(xids[Page][code] != "", Message{Severity: Page, Alert: "GPUXIDCritical", Summary: reports + xids[Page][code], Advice: "Drain the node."})
+		add(xids[Ticket][code] != "", Message{Severity: Ticket, Alert: "GPUXIDWarning", Summary: reports + xids[Ticket][code]})
 	}
 	ecc := &h.ECC
-	counted := func(e gpu.ECCErrors) bool { return e.Type == "uncorrected" && e.Counter == "volatile" && e.Count > 0 }
-	told := func(code uint64) bool { return code == 48 || code == 94 || code == 95 || code == 140 }
-	switch {
-	case slices.ContainsFunc(ecc.Errors, counted) || slices.ContainsFunc(h.XIDs, told):
-		add(Page, "GPUECCUncorrectable", "has memory errors that could not be corrected", "What computed with them is wrong or was killed.", "Drain the node and reset the GPU.")
-	case ecc.RecoveryAction.V > 0 || ecc.RemapPending.V || ecc.RetiredPagesPending.V:
-		add(Ticket, "GPURecoveryActionNeeded", "waits for a reset", "The driver asks for it, or a row or page of its memory with errors is replaced only then.", "")
-	}
-	if ecc.RemapFailed.V || slices.Contains(h.XIDs, 64) {
-		add(Page, "GPURowRemapFailed", "could not replace a row of its memory that has errors", "", "Drain the node, and have the GPU replaced.")
-	}
-	if h.hot() {
-		add(Page, "GPUOverTemperature", "is as hot as it may be", "The driver slows it down, and shuts it off before it is damaged.", "Check the fans and the air.")
-	}
+	uncorrected := slices.ContainsFunc(ecc.Errors, func(e gpu.ECCErrors) bool { return e.Type == "uncorrected" && e.Counter == "volatile" && e.Count > 0 }) ||
+		slices.ContainsFunc(h.XIDs, func(code uint64) bool { return code == 48 || code == 94 || code == 95 || code == 140 })
+	add(uncorrected, Message{
+		Severity: Page, Alert: "GPUECCUncorrectable", Summary: "has memory errors that could not be corrected",
+		Detail: "What computed with them is wrong or was killed.", Advice: "Drain the node and reset the GPU.",
+	})
+	add(!uncorrected && (ecc.RecoveryAction.V > 0 || ecc.RemapPending.V || ecc.RetiredPagesPending.V), Message{
+		Severity: Ticket, Alert: "GPURecoveryActionNeeded", Summary: "waits for a reset",
+		Detail: "The driver asks for it, or a row or page of its memory with errors is replaced only then.",
+	})
+	add(ecc.RemapFailed.V || slices.Contains(h.XIDs, 64), Message{
+		Severity: Page, Alert: "GPURowRemapFailed", Summary: "could not replace a row of its memory that has errors",
+		Advice: "Drain the node, and have the GPU replaced.",
+	})
+	add(h.hot(), Message{
+		Severity: Page, Alert: "GPUOverTemperature", Summary: "is as hot as it may be",
+		Detail: "The driver slows it down, and shuts it off before it is damaged.", Advice: "Check the fans and the air.",
+	})
 	slices.SortStableFunc(list, func(a, b Message) int { return a.Compare(&b) })
 	return list
 }
@@ -92,17 +91,13 @@ func XID(code uint64) Message {
 	return append((&Hardware{Name: "the GPU", Up: true, XIDs: []uint64{code}}).Messages(), Message{})[0]
 }
 
-// hot reports whether a sensor has reached the temperature from which the driver slows the GPU down.
+// hottest has the threshold of each sensor from which the driver slows the GPU down.
+var hottest = map[string]string{"gpu": "slowdown", "memory": "memory_max"}
+
+// hot reports whether a sensor has reached its threshold.
 func (h *Hardware) hot() bool {
-	of := func(list []gpu.Named[float64], name string) float64 {
-		for _, v := range list {
-			if v.Name == name {
-				return v.V
-			}
-		}
-		return math.NaN()
-	}
 	t := &h.Thermal
-	return t.Margin.OK && t.Margin.V <= 0 || of(t.Temperatures, "gpu") >= of(t.Thresholds, "slowdown") ||
-		of(t.Temperatures, "memory") >= of(t.Thresholds, "memory_max")
+	return t.Margin.OK && t.Margin.V <= 0 || slices.ContainsFunc(t.Temperatures, func(is gpu.Named[float64]) bool {
+		return slices.ContainsFunc(t.Thresholds, func(limit gpu.Named[float64]) bool { return limit.Name == hottest[is.Name] && is.V >= limit.V })
+	})
 }

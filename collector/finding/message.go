@@ -48,13 +48,13 @@ const (
 // Message is one finding in words.
 type Message struct {
 	Severity Severity
-	Alert    string // the alert of the mixin and the chapter of the runbook; "" for none
+	Alert    string // the alert of the mixin, and the chapter of the runbook
 	Who      Who
-	Summary  string  // one sentence without its full stop
-	Detail   string  // sentences: the culprit, and how much
-	Advice   string  // one or two sentences on what to do
-	Left     float64 // seconds until the memory is full; +Inf without a forecast
-	Due      bool    // it has lasted for the wait of its alert
+	Summary  string         // one sentence without its full stop
+	Detail   string         // sentences: the culprit, and how much
+	Advice   string         // one or two sentences on what to do
+	Left     detector.Value // seconds until the memory is full; absent without a forecast
+	Due      bool           // it has lasted for the wait of its alert
 }
 
 // Details returns the sentences after the summary.
@@ -65,40 +65,44 @@ func (m *Message) Text() string { return Joined(" ", m.Summary+".", m.Details())
 
 // Compare orders messages: the most urgent first, and of these the one with the least time left.
 func (m *Message) Compare(other *Message) int {
-	return cmp.Or(cmp.Compare(other.Severity, m.Severity), cmp.Compare(m.Left, other.Left))
+	left := func(m *Message) float64 {
+		if !m.Left.OK {
+			return math.Inf(1)
+		}
+		return m.Left.V
+	}
+	return cmp.Or(cmp.Compare(other.Severity, m.Severity), cmp.Compare(left(m), left(other)))
 }
 
 // Messages puts the findings of Judge into words, the most urgent first. They describe the memory now. An alert waits for
 // minutes until it fires.
-func (s *Sample) Messages(found []Finding, cfg *detector.Config) (list []Message) {
+func (s *Sample) Messages(found []Finding) (list []Message) {
 	for i := range found {
 		f := &found[i]
-		add := func(m Message, ok bool) {
-			if m.Who, m.Left = f.Who, math.Inf(1); ok {
+		add := func(is bool, m Message) {
+			if m.Who, m.Summary = f.Who, begun(m.Summary); is {
 				list = append(list, m)
 			}
 		}
-		if m, ok := s.runsOut(f); ok {
-			list = append(list, m)
-		} else {
-			add(s.leaks(f), f.Leaking.OK)
+		held := func(bytes detector.Value, detail, advice string) {
+			m := Message{Severity: Note, Alert: "GPUMemoryHeldByNobody", Summary: humanize.Bytes(bytes.V) + " of " + s.Name + " are held, and nobody uses them", Detail: detail, Advice: advice, Due: true}
+			if bytes.V >= HeldTicket {
+				m.Severity = Ticket
+			}
+			add(bytes.V >= LeakTicket, m)
 		}
-		add(s.holds(f, f.Zombie, detector.PatternZombie), f.Zombie.V >= LeakTicket)
-		add(s.holds(f, f.Unreleased, detector.PatternUnreleased), f.Unreleased.V >= LeakTicket)
-		add(Message{
+		near := f.OOM.OK && (s.Judgement.Page || f.Evidence == detector.EvidenceLeak && f.OOM.V < TicketWithin.Seconds())
+		add(near || f.Leaking.OK, s.growth(f, near))
+		held(f.Zombie, s.does(f, s.Processes, zombie, Patterns[detector.PatternZombie]), "End it with kill -9. If that does not help, reboot the node.")
+		held(f.Unreleased, s.does(f, s.Unreleased, used, Stays), "fuser -v /dev/nvidia* on the node tells who still has the device open.")
+		add(f.NearlyFull, Message{
 			Severity: Ticket, Alert: "GPUMemoryNearlyFull", Summary: "The memory of " + s.Name + " is nearly full, though nothing leaks",
 			Detail: s.does(f, s.Processes, used, "holds most of it"), Advice: "Move a program elsewhere, or let one ask for less.", Due: true,
-		}, f.NearlyFull)
-		add(Message{
+		})
+		add(f.CrashLoop, Message{
 			Severity: Ticket, Alert: "GPUOutOfMemoryCrashLoop", Summary: "Processes end again and again while the memory of " + s.Name + " is full",
 			Detail: s.does(f, nil, nil, "ended most often"), Advice: "Let it ask for less, or give it a GPU with more memory.", Due: true,
-		}, f.CrashLoop)
-	}
-	if text := NotYet(&s.Judgement.Device, cfg); text != "" && len(list) == 0 {
-		list = append(list, Message{Summary: s.Name + " grows", Detail: text, Left: math.Inf(1)})
-	}
-	for i := range list {
-		list[i].Summary = begun(list[i].Summary)
+		})
 	}
 	slices.SortStableFunc(list, func(a, b Message) int { return a.Compare(&b) })
 	return list
@@ -107,60 +111,23 @@ func (s *Sample) Messages(found []Finding, cfg *detector.Config) (list []Message
 // begun writes a name, or a text that begins with one, at the begin of a sentence.
 func begun(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
-// runsOut returns the message that a memory will be full, if that is near enough for a page or a ticket.
-func (s *Sample) runsOut(f *Finding) (Message, bool) {
-	if !f.OOM.OK || !s.Judgement.Page && (f.Evidence != detector.EvidenceLeak || f.OOM.V >= TicketWithin.Seconds()) {
-		return Message{}, false
-	}
-	m := Message{
-		Severity: Ticket, Alert: OutOfMemory, Summary: s.Name + " runs out of memory in " + Left(&s.Judgement.Device),
-		Who: f.Who, Detail: s.grows(f), Advice: "Choose a good moment to restart what grows, and have the leak fixed.", Left: f.OOM.V, Due: f.OOMDue,
-	}
-	if f.OOM.V < time.Minute.Seconds() {
-		m.Summary = s.Name + " is about to run out of memory"
-	}
-	if !s.Judgement.Device.Leak {
-		m.Detail += " It is not called a leak yet."
-	}
-	if s.Judgement.Page {
-		m.Severity, m.Advice = Page, "Save a checkpoint, then restart what grows."
-	}
-	return m, true
-}
-
-// leaks returns the message on a leak whose end is far or unknown.
-func (s *Sample) leaks(f *Finding) Message {
+// growth returns the message on growth: that it leaks, or that the memory will be full near enough for a page or a ticket.
+func (s *Sample) growth(f *Finding, near bool) Message {
 	v := &s.Judgement.Device
 	m := Message{
 		Severity: Ticket, Alert: Leak, Summary: s.Name + " leaks", Detail: s.grows(f),
-		Advice: "Have the leak fixed; a restart frees what it holds.", Due: f.LeakDue,
+		Advice: "Choose a good moment to restart what grows, and have the leak fixed.", Left: f.OOM, Due: f.LeakDue,
 	}
-	if !f.LeakDue && v.Leaked.OK && v.Leaked.V > 0 && v.Leaked.V < LeakTicket {
+	switch {
+	case near:
+		m.Alert, m.Summary, m.Due = OutOfMemory, s.Name+" runs out of memory in "+Left(v), f.OOMDue
+	case !f.LeakDue && v.Leaked.OK && v.Leaked.V > 0 && v.Leaked.V < LeakTicket:
 		m.Severity = Note
 	}
-	return m
-}
-
-// holds returns the message on memory that no program will use again.
-func (s *Sample) holds(f *Finding, bytes detector.Value, as detector.Pattern) Message {
-	m := Message{
-		Severity: Note, Alert: "GPUMemoryHeldByNobody", Summary: humanize.Bytes(bytes.V) + " of " + s.Name + " are held, and nobody uses them",
-		Detail: s.does(f, s.Processes, zombie, HeldBy[as]), Advice: "End it with kill -9. If that does not help, reboot the node.", Due: true,
-	}
-	if as == detector.PatternUnreleased {
-		m.Detail = s.does(f, s.Unreleased, used, HeldBy[as])
-		m.Advice = "fuser -v /dev/nvidia* on the node tells who still has the device open."
-	}
-	if bytes.V >= HeldTicket {
-		m.Severity = Ticket
+	if near && s.Judgement.Page {
+		m.Severity, m.Advice = Page, "Save a checkpoint, then restart what grows."
 	}
 	return m
-}
-
-// HeldBy says behind the name of a process how a pattern shows.
-var HeldBy = map[detector.Pattern]string{
-	detector.PatternZombie:     "computes nothing, and shows no sign of going on",
-	detector.PatternUnreleased: "has ended, and this memory of it has stayed",
 }
 
 // grows describes growth: the culprit, the speed, the kind of memory, and the bytes kept.
@@ -196,11 +163,14 @@ func (s *Sample) grows(f *Finding) string {
 		}
 	}
 	v := &s.Judgement.Device
+	lasts := humanize.Duration(max(0, s.Now-v.Since))
 	switch {
-	case v.Leak && v.Pattern == detector.PatternCrashLoop:
-		text += " It is a crash loop: a program fills the memory, dies and is started again, and so on."
-	case v.Leak && v.Leaked.V > 0:
-		text += " It has not given back " + humanize.Bytes(v.Leaked.V) + " in " + humanize.Duration(max(0, s.Now-v.Since)) + "."
+	case !v.Leak:
+		return Joined(" ", text, Withheld(v))
+	case v.Pattern == detector.PatternCrashLoop:
+		text += " It is a crash loop: for " + lasts + " a program has filled the memory, died and been started again."
+	case v.Leaked.V > 0:
+		text += " It has not given back " + humanize.Bytes(v.Leaked.V) + " in " + lasts + "."
 	}
 	return text
 }
@@ -211,6 +181,9 @@ var Inside = map[detector.Inside]string{
 	detector.InsideUntracked: "Its tensors do not grow, a library does.",
 	detector.InsidePool:      "Its tensors do not grow, what its allocator keeps does.",
 }
+
+// Stays says behind the name of a process that has ended what is left of it.
+const Stays = "has ended, and this memory of it has stayed"
 
 // does says what the culprit does; "" if it is unknown.
 func (s *Sample) does(f *Finding, list []Part, amount func(*Part) float64, what string) string {

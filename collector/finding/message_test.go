@@ -13,7 +13,6 @@ import (
 
 // TestMessages puts each kind of finding into words.
 func TestMessages(t *testing.T) {
-	cfg := detector.DefaultConfig()
 	inf := detector.Of(math.Inf(1))
 	leaking := detector.Verdict{
 		Judged: true, Leak: true, Rate: detector.Of(1 << 20), Leaked: detector.Of(1.5 * (1 << 30)), Since: 35 * time.Minute,
@@ -58,19 +57,19 @@ func TestMessages(t *testing.T) {
 		},
 		"what fills": {
 			of(fills, true, out(who, detector.EvidenceFilling)), out(who, detector.EvidenceFilling), Page,
-			"GPU 0 runs out of memory in 10 min. train.py (pid 7) of pod ml/train-0, user alice grows by 60.0 MiB/min. It is not called a leak yet. Save a checkpoint, then restart what grows.",
+			"GPU 0 runs out of memory in 10 min. train.py (pid 7) of pod ml/train-0, user alice grows by 60.0 MiB/min. No leak yet: it may be the start of a program, and must grow for another 1 h. Save a checkpoint, then restart what grows.",
 		},
 		"a leak": {
 			of(endless, false, Finding{Who: a}),
 			Finding{Leaking: detector.Of(1 << 20)},
 			Ticket,
-			"GPU 0 leaks. The memory as a whole grows by 60.0 MiB/min, and 1 more with it." + kept + " Have the leak fixed; a restart frees what it holds.",
+			"GPU 0 leaks. The memory as a whole grows by 60.0 MiB/min, and 1 more with it." + kept + " Choose a good moment to restart what grows, and have the leak fixed.",
 		},
 		"a small leak": {
 			of(small, false, Finding{Who: a}),
 			Finding{Leaking: detector.Of(1 << 20)},
 			Note,
-			"GPU 0 leaks. The memory as a whole grows by 60.0 MiB/min, and 1 more with it. It has not given back 50.0 MiB in 25 min. Have the leak fixed; a restart frees what it holds.",
+			"GPU 0 leaks. The memory as a whole grows by 60.0 MiB/min, and 1 more with it. It has not given back 50.0 MiB in 25 min. Choose a good moment to restart what grows, and have the leak fixed.",
 		},
 		"held by a process": {
 			of(detector.Verdict{Judged: true, Pattern: detector.PatternZombie}, false, Finding{Who: who}),
@@ -96,9 +95,8 @@ func TestMessages(t *testing.T) {
 			Ticket,
 			"Processes end again and again while the memory of GPU 0 is full. a.py of Slurm job 4712 ended most often. Let it ask for less, or give it a GPU with more memory.",
 		},
-		"growth that is none yet": {of(fills, false, Finding{Who: who}), Finding{}, Note, "GPU 0 grows. No leak yet: it may be the start of a program, and must grow for another 1 h."},
 	} {
-		got := c.sample.Messages([]Finding{c.found}, &cfg)
+		got := c.sample.Messages([]Finding{c.found})
 		if len(got) != 1 || got[0].Severity != c.severity || got[0].Text() != c.want {
 			t.Errorf("%s: %+v", name, got)
 			if len(got) == 1 {
@@ -113,27 +111,25 @@ func TestWhoElseGrows(t *testing.T) {
 	s := foretold(detector.EvidenceLeak, 600, true)
 	s.Name = "GPU 0"
 	s.Processes = []Part{{Who: a, PID: 1, Verdict: grows(1<<20, true), Grows: detector.InsideTensors, Line: "a.py:88 step"}, {Who: b, PID: 2, Verdict: grows(9, true)}, {Who: b, PID: 3, Verdict: grows(9, false)}}
-	cfg := detector.DefaultConfig()
-	got := s.Messages([]Finding{{Who: a, OOM: detector.Of(600), Evidence: detector.EvidenceLeak}}, &cfg)
+	got := s.Messages([]Finding{{Who: a, OOM: detector.Of(600), Evidence: detector.EvidenceLeak}})
 	want := "a.py (pid 1) grows by 60.0 MiB/min, and 1 more with it. Its tensors grow. Most of that is allocated at a.py:88 step."
 	if len(got) != 1 || got[0].Detail != want {
 		t.Errorf("%+v, want %s", got, want)
 	}
 	s.Processes, s.Judgement.Residual.Leak = nil, true
-	if got := s.Messages([]Finding{{OOM: detector.Of(30), Evidence: detector.EvidenceLeak}}, &cfg); got[0].Text() != "GPU 0 is about to run out of memory. What no process accounts for grows. Save a checkpoint, then restart what grows." {
+	if got := s.Messages([]Finding{{OOM: detector.Of(30), Evidence: detector.EvidenceLeak}}); got[0].Text() != "GPU 0 runs out of memory in 10 min. What no process accounts for grows. Save a checkpoint, then restart what grows." {
 		t.Error(got[0].Text())
 	}
 }
 
 // TestUrgency: what is full already comes first.
 func TestUrgency(t *testing.T) {
-	cfg := detector.DefaultConfig()
 	var list []Message
 	for _, left := range []float64{3000, 0} {
 		s := foretold(detector.EvidenceLeak, left, true)
-		list = append(list, s.Messages([]Finding{{OOM: detector.Of(left), Evidence: detector.EvidenceLeak}}, &cfg)...)
+		list = append(list, s.Messages([]Finding{{OOM: detector.Of(left), Evidence: detector.EvidenceLeak}})...)
 	}
-	if list[1].Compare(&list[0]) >= 0 || list[1].Summary != " is about to run out of memory" {
+	if list[1].Compare(&list[0]) >= 0 || list[1].Summary != " runs out of memory in 0 s" {
 		t.Errorf("%+v", list)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
@@ -45,23 +44,26 @@ func Word(v *detector.Verdict, cfg *detector.Config) string {
 	return NoLeak
 }
 
-// patterns has words for patterns whose names say too little.
-var patterns = map[detector.Pattern]string{
+// Patterns says behind "it" what a memory does, or a process.
+var Patterns = map[detector.Pattern]string{
+	detector.PatternUnknown:       "was not seen to grow for long",
+	detector.PatternStable:        "stays the same",
+	detector.PatternIdle:          "is held, and nothing is computed with it",
+	detector.PatternWarmup:        "grew when its program began",
+	detector.PatternPlateau:       "grew, and has stopped growing",
+	detector.PatternStep:          "rose once, and has stayed there",
+	detector.PatternSawtooth:      "gives back what it takes",
+	detector.PatternSpikes:        "has spikes, and gives each back",
 	detector.PatternLeakLinear:    "grows steadily",
 	detector.PatternLeakStaircase: "grows in steps",
-	detector.PatternLeakCyclic:    "each cycle ends higher",
-	detector.PatternZombie:        "held for nothing",
-	detector.PatternUnreleased:    "never released",
-	detector.PatternWarmup:        "warming up",
-	detector.PatternCrashLoop:     "crash loop",
+	detector.PatternLeakCyclic:    "ends each cycle higher",
+	detector.PatternFragmentation: "grows by the pieces of its allocator",
+	detector.PatternZombie:        "computes nothing, and shows no sign of going on",
+	detector.PatternUnreleased:    "has outlived its process",
+	detector.PatternCrashLoop:     "is a crash loop",
 }
 
-// Pattern returns the words for the pattern of a verdict.
-func Pattern(v *detector.Verdict) string {
-	return cmp.Or(patterns[v.Pattern], v.Pattern.String())
-}
-
-// withheld has the reasons why growth is no leak yet. A test compares them with those of the dashboard.
+// withheld says behind "it" why growth is no leak yet. A test compares the words with those of the dashboard.
 var withheld = map[detector.Withheld]string{
 	detector.WithheldMinSpan:      "has only begun to grow",
 	detector.WithheldProgramBegin: "may be the start of a program",
@@ -70,19 +72,16 @@ var withheld = map[detector.Withheld]string{
 	detector.WithheldSlowing:      "slows down, and would end before the memory is full",
 }
 
-// Reason returns why growth may be harmless, behind "it"; "" for detector.WithheldNone.
-func Reason(why detector.Withheld) string { return withheld[why] }
-
-// Withheld returns the reason behind "it", and how much longer growth must last to be a leak: "may be the start of a program, and
-// must grow for another 35 min". Growth that slows down has no such time. It is "" for detector.WithheldNone.
-func Withheld(why detector.Withheld, more time.Duration) string {
-	if why == detector.WithheldNone || why == detector.WithheldSlowing {
-		return withheld[why]
+// Withheld says why growth is no leak yet, and how much longer it must last to be one; "" if nothing is withheld.
+func Withheld(v *detector.Verdict) string {
+	text := withheld[v.Withheld]
+	switch {
+	case text == "":
+		return ""
+	case v.WithheldFor < detector.Forever:
+		text += ", and must grow for another " + humanize.Duration(v.WithheldFor)
 	}
-	if more > time.Minute {
-		more = (more + time.Minute - 1).Truncate(time.Minute) // rounded up: 0 is over
-	}
-	return withheld[why] + ", and must grow for another " + humanize.Duration(more)
+	return "No leak yet: it " + text + "."
 }
 
 // NotYet says why growth is no leak; "" without growth.
@@ -90,26 +89,10 @@ func NotYet(v *detector.Verdict, cfg *detector.Config) string {
 	switch {
 	case !v.Judged || v.Leak:
 		return ""
-	case v.Withheld != detector.WithheldNone:
-		return "No leak yet: it " + Withheld(v.Withheld, v.WithheldFor) + "."
-	case v.Confidence >= cfg.ClearThreshold():
+	case v.Withheld == detector.WithheldNone && v.Confidence >= cfg.ClearThreshold():
 		return fmt.Sprintf("It grows, but that is not sure: the confidence is %s, and a leak takes %s.", Percent(v.Confidence), Percent(cfg.LeakThreshold))
 	}
-	return ""
-}
-
-// noLeak says why a pattern is no leak.
-var noLeak = map[detector.Pattern]string{
-	detector.PatternUnknown:    "Nothing is seen to grow for long.",
-	detector.PatternStable:     "What is held stays the same.",
-	detector.PatternIdle:       "Memory is held, and nothing is computed with it.",
-	detector.PatternWarmup:     "It grew when its program began.",
-	detector.PatternPlateau:    "It grew, and has stopped growing.",
-	detector.PatternStep:       "It rose once, and has stayed there.",
-	detector.PatternSawtooth:   "What is taken is given back again.",
-	detector.PatternSpikes:     "There are spikes, and each is given back.",
-	detector.PatternZombie:     "Nothing grows, but nobody will use again what a process holds.",
-	detector.PatternUnreleased: "A process has ended, and its memory has not come back.",
+	return Withheld(v)
 }
 
 // Why says why a memory leaks, or why it does not.
@@ -122,24 +105,14 @@ func (s *Sample) Why(cfg *detector.Config) string {
 	case !s.Memory.Used.OK && !v.Judged:
 		return "The driver does not tell how much of it is used."
 	case !v.Judged:
-		text = fmt.Sprintf("It was watched for %s, and a verdict takes some minutes.", humanize.Duration(Watched(v)))
-	case v.Leak:
-		return "More and more is kept and not given back."
+		text = "A verdict takes some minutes."
 	default:
-		text = cmp.Or(NotYet(v, cfg), noLeak[v.Pattern], noLeak[detector.PatternUnknown])
+		text = cmp.Or(NotYet(v, cfg), "It "+Patterns[v.Pattern]+".")
 	}
 	if v.SecondsToOOM.Finite() != nil {
-		text += " It is full in " + humanize.Seconds(v.SecondsToOOM.V) + " if it goes on."
+		text += " It is full in " + Left(v) + " if it goes on."
 	}
 	return text
-}
-
-// Watched returns the longest time that a window of a verdict covers.
-func Watched(v *detector.Verdict) (d time.Duration) {
-	for _, f := range v.Windows {
-		d = max(d, time.Duration(float64(f.Span)*f.Fill))
-	}
-	return d
 }
 
 // Percent writes a ratio. It rounds down, so that 100 % is certain.
@@ -158,31 +131,19 @@ func Used(m gpu.Memory) string {
 	return fmt.Sprintf("%s of %s (%s)", humanize.Bytes(used), humanize.Bytes(all), Percent(math.Min(used/all, 1)))
 }
 
-// Interval writes the 90 % interval of the time left. It is "" if it is unknown, or if both ends read alike.
-func Interval(v *detector.Verdict) string {
-	switch {
-	case v.SecondsToOOM.Finite() == nil || !v.Lower.OK || !v.Upper.OK:
-		return ""
-	case v.Upper.Finite() == nil:
-		return "at least " + humanize.Seconds(v.Lower.V)
-	}
-	lower, upper := humanize.Seconds(v.Lower.V), humanize.Seconds(v.Upper.V)
-	if lower == upper {
-		return ""
-	}
-	return lower + " to " + upper
-}
-
-// Left writes the time left and its interval; "" without a forecast.
+// Left writes the time left and its 90 % interval, if that is known and both ends do not read alike; "" without a forecast.
 func Left(v *detector.Verdict) string {
 	if v.SecondsToOOM.Finite() == nil {
 		return ""
 	}
-	text := humanize.Seconds(v.SecondsToOOM.V)
-	if interval := Interval(v); interval != "" {
-		text += " (" + interval + ")"
+	text, lower, upper := humanize.Seconds(v.SecondsToOOM.V), humanize.Seconds(v.Lower.V), humanize.Seconds(v.Upper.V)
+	switch {
+	case !v.Lower.OK || !v.Upper.OK || lower == upper:
+		return text
+	case v.Upper.Finite() == nil:
+		return text + " (at least " + lower + ")"
 	}
-	return text
+	return text + " (" + lower + " to " + upper + ")"
 }
 
 // Process names a process.
@@ -212,7 +173,6 @@ func Joined(separator string, parts ...string) string {
 
 // drivers has the usual cause of a reason of gpu_driver_error, and what to do.
 var drivers = map[string]string{
-	"starting":                 "the exporter has just started",
 	"library_not_found":        "libnvidia-ml.so.1 was not found. Install the driver; in a container, NVIDIA_DRIVER_CAPABILITIES must hold utility; --nvml.library-path names the file elsewhere",
 	"driver_not_loaded":        "the kernel module is not loaded. Load it with modprobe nvidia, or see dmesg for why it cannot be",
 	"no_permission":            "this user may not open /dev/nvidiactl",
@@ -224,9 +184,8 @@ var drivers = map[string]string{
 
 // Driver says why no GPU is seen, and what to do. The reason is one of gpu_driver_error.
 func Driver(reason string) Message {
-	m := Message{Severity: Page, Alert: "GPUDriverDown", Summary: Joined(": ", "The driver does not answer ("+reason+")", drivers[reason]), Left: math.Inf(1)}
 	if reason == "prometheus_does_not_answer" {
-		m.Alert, m.Summary, m.Detail = "GPUSourceDown", "The Prometheus of --source=prometheus: does not answer", "The log says why."
+		return Message{Severity: Page, Alert: "GPUSourceDown", Summary: "The Prometheus of --source=prometheus: does not answer", Detail: "The log says why."}
 	}
-	return m
+	return Message{Severity: Page, Alert: "GPUDriverDown", Summary: Joined(": ", "The driver does not answer ("+reason+")", drivers[reason])}
 }

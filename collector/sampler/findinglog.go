@@ -13,7 +13,6 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
-	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // waitFresh is how old the last verdict on a process may be at its end.
@@ -22,14 +21,8 @@ const waitFresh = time.Minute
 // findingLog logs each message on a memory when it begins, and when it is over. So you can read in the morning what the page
 // showed for a minute at night.
 type findingLog struct {
-	known   map[messageKey]entry
-	located map[processKey]time.Time // when the question was asked whose answer is logged
-}
-
-// entry is the last line of a message.
-type entry struct {
-	severity finding.Severity
-	alert    string
+	known   map[messageKey]finding.Message // as it was logged last
+	located map[processKey]time.Time       // when the question was asked whose answer is logged
 }
 
 // messageKey names a message for its whole life.
@@ -40,18 +33,18 @@ type messageKey struct {
 }
 
 // update logs the differences between a new state and the last one. Messages on a memory that could not be read stay.
-func (l *findingLog) update(logger log.Logger, state *DeviceState, cfg *detector.Config) {
+func (l *findingLog) update(logger log.Logger, state *DeviceState) {
 	if l.located == nil {
 		l.located = map[processKey]time.Time{}
 	}
 	logger = log.With(logger, "at", state.SampleTime.UTC().Format(time.RFC3339))
-	now := map[messageKey]entry{}
+	now := map[messageKey]finding.Message{}
 	for _, d := range state.Domains() {
-		l.domain(logger, &d, cfg, now)
+		l.domain(logger, &d, now)
 	}
-	for k, before := range l.known {
+	for k, m := range l.known {
 		if _, goesOn := now[k]; !goesOn {
-			level.Info(logger).Log("msg", "it is over", "alert", before.alert, "who", finding.Joined(" of ", k.who.Process, k.who.Place()))
+			level.Info(logger).Log("msg", "it is over", "alert", m.Alert, "who", finding.Joined(" of ", m.Who.Process, m.Who.Place()))
 		}
 	}
 	l.known = now
@@ -59,30 +52,29 @@ func (l *findingLog) update(logger log.Logger, state *DeviceState, cfg *detector
 }
 
 // domain logs the new messages on a memory.
-func (l *findingLog) domain(logger log.Logger, d *Domain, cfg *detector.Config, now map[messageKey]entry) {
+func (l *findingLog) domain(logger log.Logger, d *Domain, now map[messageKey]finding.Message) {
 	v := &d.Judgement.Device
 	for k, before := range l.known {
 		if k.memory == d.MemoryKey && !v.Judged && !v.Muted && !d.judged() {
 			now[k] = before
 		}
 	}
-	var messages []finding.Message
-	if len(d.Device.Findings) > 0 { // words cost time, and without a finding no message has an alert
-		messages = d.Messages(cfg)
+	if len(d.Device.Findings) == 0 { // words cost time
+		return
 	}
-	for _, m := range messages {
+	for _, m := range d.Messages() {
 		k := messageKey{d.MemoryKey, m.Alert, m.Who}
 		if m.Alert == finding.OutOfMemory {
 			k.alert = finding.Leak
 		}
 		before, known := l.known[k]
 		waits := m.Severity == finding.Page && !m.Due
-		if m.Alert == "" || waits && !known {
+		switch {
+		case waits && !known:
 			continue
-		}
-		if !known || m.Severity > before.severity && !waits {
+		case !known || m.Severity > before.Severity && !waits:
 			level.Warn(logger).Log("msg", m.Text(), "alert", m.Alert, "severity", m.Severity)
-			before = entry{m.Severity, m.Alert}
+			before = m
 		}
 		now[k] = before
 	}
@@ -99,8 +91,9 @@ func logEnd(logger log.Logger, before *DeviceState, key processKey, at time.Time
 	if i < 0 || at.Sub(before.SampleTime) > waitFresh {
 		return
 	}
-	if p := &before.Processes[i]; p.Verdict.Judged && p.Verdict.Withheld != detector.WithheldNone {
-		level.Warn(logger).Log("msg", finding.Process(p.Owner.Process, p.ID.PID)+" has ended with the memory nearly full, before its growth was called a leak: it "+finding.Reason(p.Verdict.Withheld)+".")
+	p := &before.Processes[i]
+	if why := finding.Withheld(&p.Verdict); why != "" && p.Verdict.Judged {
+		level.Warn(logger).Log("msg", finding.Process(p.Owner.Process, p.ID.PID)+" has ended with the memory nearly full. "+why)
 	}
 }
 

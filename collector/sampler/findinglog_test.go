@@ -20,10 +20,10 @@ import (
 // logged returns the lines that a log writes of states, without their time stamps.
 func logged(l *findingLog, states ...*DeviceState) []string {
 	var out bytes.Buffer
-	logger, cfg := log.NewLogfmtLogger(&out), detector.DefaultConfig()
+	logger := log.NewLogfmtLogger(&out)
 	for _, s := range states {
 		s.Judgement.T = time.Hour
-		l.update(logger, s, &cfg)
+		l.update(logger, s)
 	}
 	var lines []string
 	for line := range strings.Lines(out.String()) {
@@ -121,7 +121,7 @@ func TestEndBeforeTheVerdict(t *testing.T) {
 		minutes int // from that to the end
 		want    string
 	}{
-		"withheld":      {grown(0, 25), 1, `level=warn msg="train.py (pid 7) has ended with the memory nearly full, before its growth was called a leak: it may be the start of a program."`},
+		"withheld":      {grown(0, 25), 1, `level=warn msg="train.py (pid 7) has ended with the memory nearly full. No leak yet: it may be the start of a program, and must grow for another 35 min."`},
 		"long ago":      {grown(0, 25), 5, ""},
 		"not suspected": {grown(0, 0), 1, ""},
 	} {
@@ -138,7 +138,7 @@ func TestWithheldLeaksAreLogged(t *testing.T) {
 		want string
 	}{
 		"reported": {80000, "alert=GPU"},
-		"dies":     {17800, "(pid 1) has ended with the memory nearly full, before its growth was called a leak: it "},
+		"dies":     {17800, "(pid 1) has ended with the memory nearly full. No leak yet: it "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dead := false

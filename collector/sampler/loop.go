@@ -240,7 +240,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.find(state)
 	state.toWall(l.ahead)
 	l.draw(sample, state)
-	l.said.update(l.logger, state, &l.sampler.cfg.Detector)
+	l.said.update(l.logger, state)
 	l.published.Store(state)
 }
 

@@ -109,7 +109,7 @@ const recentXID = 15 * time.Minute
 func (d *DeviceState) Hardware(now time.Time) *finding.Hardware {
 	h := &finding.Hardware{Name: d.Name() + " (" + finding.Joined(", ", d.Info.Name, d.Info.UUID) + ")", Up: d.Up, Error: d.Error, Sampled: d.SampleTime, ECC: d.Status.ECC, Thermal: d.Status.Thermal}
 	for _, x := range d.XIDs {
-		if x.Count > 0 && (now.Sub(x.Last) < recentXID || !d.Up && x.Last.After(d.SampleTime.Add(-recentXID))) {
+		if x.Count > 0 && now.Sub(x.Last) < recentXID {
 			h.XIDs = append(h.XIDs, x.Code)
 		}
 	}
@@ -117,26 +117,20 @@ func (d *DeviceState) Hardware(now time.Time) *finding.Hardware {
 }
 
 // Messages returns the findings on a memory in words.
-func (m *Domain) Messages(cfg *detector.Config) []finding.Message {
+func (m *Domain) Messages() []finding.Message {
 	var found []finding.Finding
 	for i := range m.Device.Findings {
 		if f := &m.Device.Findings[i]; f.MemoryKey == m.MemoryKey {
 			found = append(found, f.Finding)
 		}
 	}
-	return m.Sample().Messages(found, cfg)
+	return m.Sample().Messages(found)
 }
 
 // Text says why a memory leaks, or why it does not.
 func (m *Domain) Text(cfg *detector.Config) string {
-	if list := m.Messages(cfg); len(list) > 0 && list[0].Alert != "" {
-		return list[0].Details()
-	}
-	elsewhere := func(f FindingState) bool { return f.Instance == m.Instance && f.IsLimit() && f.Grows() }
-	if m.Judgement.Device.Leak && slices.ContainsFunc(m.Device.Findings, elsewhere) {
-		return "What grows on it meets its limit first."
-	}
-	return m.Sample().Why(cfg)
+	first := append(m.Messages(), finding.Message{})[0]
+	return cmp.Or(first.Detail, m.Sample().Why(cfg))
 }
 
 // Word returns the word for the verdict on a memory. If the hardware of the GPU pages, that is Broken, unless the memory leaks.
@@ -150,7 +144,7 @@ func (m *Domain) Word(now time.Time, cfg *detector.Config) string {
 	return finding.Word(v, cfg)
 }
 
-// Report sums up a node in words.
+// Report sums up a node in words: with its worst message, or that there is none.
 type Report struct {
 	Severity finding.Severity
 	Headline string // one sentence, without its full stop
@@ -164,112 +158,69 @@ type Said struct {
 	Memory *Domain
 }
 
-// Report sums up all GPUs. cfg has the thresholds for memories without a rule.
-func (s *State) Report(cfg *detector.Config) *Report {
-	r := &Report{}
-	say := func(of *Domain, list ...finding.Message) {
-		for i := range list {
-			r.Messages = append(r.Messages, Said{list[i], of})
-		}
+// Say adds messages.
+func (r *Report) Say(of *Domain, list ...finding.Message) {
+	for i := range list {
+		r.Messages = append(r.Messages, Said{list[i], of})
 	}
-	for _, d := range s.Devices {
-		say(nil, d.Hardware(s.Time).Messages()...)
-		if !d.Up {
-			continue
-		}
-		for _, m := range d.Domains() {
-			say(&m, m.Messages(cfg)...)
-		}
-	}
-	if s.DriverReason != "" {
-		m := finding.Driver(s.DriverReason)
-		switch {
-		case s.DriverReason == ReasonStarting:
-			m.Severity, m.Alert = finding.Unknown, ""
-		case len(s.Devices) == 0 && s.PCIDevices.OK && s.PCIDevices.V == 0: // it needs no driver
-			m.Severity, m.Alert, m.Advice = finding.Unknown, "", "The PCI bus shows no NVIDIA GPU."
-		}
-		say(nil, m)
-	}
+}
+
+// Lead orders the messages. The first one is the headline.
+func (r *Report) Lead() *Report {
 	slices.SortStableFunc(r.Messages, func(a, b Said) int { return a.Compare(&b.Message) })
-	r.headline(s, s.count())
+	if len(r.Messages) > 0 {
+		first := &r.Messages[0]
+		r.Severity, r.Headline, r.Detail = first.Severity, first.Summary, first.Details()
+	}
 	return r
 }
 
-// count counts GPUs by their state. Those that wait have no memory that is judged yet; those that are blind tell no used memory.
-// watched is the longest time that a window covers.
-type count struct {
-	up, waiting, muted, blind int
-	watched                   time.Duration
-}
-
-func (s *State) count() (n count) {
+// Report sums up all GPUs.
+func (s *State) Report() *Report {
+	r := s.calm()
 	for _, d := range s.Devices {
+		r.Say(nil, d.Hardware(s.Time).Messages()...)
 		if !d.Up {
 			continue
 		}
-		n.up++
-		judged, silent, known := false, true, false
 		for _, m := range d.Domains() {
-			v := &m.Judgement.Device
-			n.watched = max(n.watched, finding.Watched(v))
-			judged, silent, known = judged || v.Judged, silent && v.Muted, known || m.Memory.Used.OK
-		}
-		switch {
-		case silent:
-			n.muted++
-		case !judged:
-			n.waiting++
-		}
-		if !known {
-			n.blind++
+			r.Say(&m, m.Messages()...)
 		}
 	}
-	return n
-}
-
-// headline writes the worst message, or that all is calm.
-func (r *Report) headline(s *State, n count) {
-	first := append(r.Messages, Said{})[0]
-	calm, detail, well := s.calm(n)
-	r.Severity, r.Headline, r.Detail = first.Severity, calm, detail
-	switch down := len(s.Devices) - n.up; {
-	case first.Alert != "" && n.up > 0 && (down <= 1 || first.Alert != finding.Lost):
-		r.Headline, r.Detail = first.Summary, first.Details()
-	case n.up > 0 && down > 0:
-		r.Headline, r.Detail = fmt.Sprintf("%d of %d GPUs cannot be read", down, len(s.Devices)), calm+". "+detail
-	case !well:
-		r.Severity = max(r.Severity, finding.Unknown)
+	needless := len(s.Devices) == 0 && s.PCIDevices.OK && s.PCIDevices.V == 0 // without a GPU, a driver is not needed
+	if s.DriverReason != "" && s.DriverReason != ReasonStarting && !needless {
+		r.Say(nil, finding.Driver(s.DriverReason))
 	}
+	return r.Lead()
 }
 
-// calm describes a node without a message. well is false if a GPU is missing or not judged.
-func (s *State) calm(n count) (headline, detail string, well bool) {
-	watched := humanize.Duration(n.watched)
+// calm describes a node without a message. Its severity is finding.Unknown if no GPU is there, or one is not judged.
+func (s *State) calm() *Report {
 	switch {
-	case s.DriverReason == ReasonStarting:
-		return "Waiting for the driver", "This takes a few seconds.", false
-	case s.DriverReason == "" && len(s.Devices) == 0 && s.Awaited > 0:
-		return "Waiting for " + humanize.Count(s.Awaited, "GPU"), "This takes a few seconds.", false
-	case n.up == 0 && s.DriverReason != "":
-		return "No GPU can be seen", "GPUs are picked up as soon as they appear.", false
-	case n.up == 0 && len(s.Devices) > 0:
-		return "No GPU can be read", "GPUs are picked up as soon as they answer.", false
-	case n.up == 0:
-		return "No GPU found", "The driver answers, but lists no GPU.", false
-	case n.muted == n.up:
-		return humanize.Count(n.up, "muted GPU"), "The rules of --detector.config say that nothing here is to be judged.", true
-	case n.waiting == n.up && n.blind == n.up:
-		return "No GPU can be judged", "The driver does not tell how much memory is used.", false
-	case n.waiting+n.muted == n.up:
-		return "Watching " + humanize.Count(n.waiting, "GPU"), "No judgement yet: watched for " + watched + " so far.", false
+	case s.DriverReason == ReasonStarting || len(s.Devices) == 0 && s.Awaited > 0:
+		return &Report{Severity: finding.Unknown, Headline: "Waiting for the driver", Detail: "This takes a few seconds."}
+	case len(s.Devices) == 0:
+		return &Report{Severity: finding.Unknown, Headline: "No GPU found"}
 	}
-	detail = "The longest window holds " + watched + "."
-	if n.muted > 0 {
-		detail += " " + humanize.Count(n.muted, "more GPU") + " muted."
+	judged, muted := 0, 0
+	for _, d := range s.Devices {
+		list := d.Domains()
+		switch {
+		case slices.ContainsFunc(list, func(m Domain) bool { return m.Judgement.Device.Judged }):
+			judged++
+		case !slices.ContainsFunc(list, func(m Domain) bool { return !m.Judgement.Device.Muted }):
+			muted++
+		}
 	}
-	if n.waiting > 0 {
-		detail += " " + humanize.Count(n.waiting, "more GPU") + " not judged yet."
+	r := &Report{Headline: "No leak found on " + humanize.Count(judged, "GPU")}
+	if judged == 0 {
+		r.Headline = "Watching " + humanize.Count(len(s.Devices), "GPU")
 	}
-	return "No leak found on " + humanize.Count(n.up-n.waiting-n.muted, "GPU"), detail, n.waiting == 0
+	if muted > 0 {
+		r.Detail = fmt.Sprintf("Muted: %d.", muted)
+	}
+	if waiting := len(s.Devices) - judged - muted; waiting > 0 {
+		r.Severity, r.Detail = finding.Unknown, finding.Joined(" ", r.Detail, fmt.Sprintf("Not judged yet: %d.", waiting))
+	}
+	return r
 }

@@ -36,6 +36,13 @@ func TestReport(t *testing.T) {
 	small := device(func(d *DeviceState) {
 		d.Judgement.Device.Leak, d.Judgement.Device.Leaked, d.Findings = true, detector.Of(1<<20), []FindingState{{Finding: finding.Finding{Leaking: detector.Of(1)}}}
 	})
+	hot := device(func(d *DeviceState) {
+		d.Status.Thermal.Temperatures = []gpu.Named[float64]{{Name: "gpu", V: 60}, {Name: "memory", V: 95}}
+		d.Status.Thermal.Thresholds = []gpu.Named[float64]{{Name: "slowdown", V: 90}, {Name: "memory_max", V: 95}}
+	})
+	warm := device(func(d *DeviceState) {
+		d.Status.Thermal.Temperatures, d.Status.Thermal.Thresholds = []gpu.Named[float64]{{Name: "gpu", V: 89}}, []gpu.Named[float64]{{Name: "slowdown", V: 90}, {Name: "memory_max", V: 80}}
+	})
 	reset := device(func(d *DeviceState) { d.Status.ECC.RecoveryAction = gpu.Some(1) })
 	leaks := device(func(d *DeviceState) {
 		d.Judgement.Device.Leak, d.Findings = true, []FindingState{{Finding: finding.Finding{Leaking: detector.Of(1)}}}
@@ -53,29 +60,30 @@ func TestReport(t *testing.T) {
 		text     string
 		said     []finding.Severity
 	}{
-		"well":                   {of(well, well), note, "No leak found on 2 GPUs. The longest window holds 6 min.", nil},
+		"well":                   {of(well, well), note, "No leak found on 2 GPUs.", nil},
 		"one leaks":              {of(well, leaks, young), ticket, "GPU 0 leaks. The memory as a whole grows.", []finding.Severity{ticket}},
-		"one is lost, one leaks": {of(leaks, lost), page, "GPU 0 (T4) cannot be read. Reading it fails: GPU is lost. XID 79: it has fallen off the bus. Its last sample is of ", []finding.Severity{page, ticket}},
+		"one is lost, one leaks": {of(leaks, lost), page, "GPU 0 (T4) cannot be read. Reading it fails: GPU is lost. Its last sample is of ", []finding.Severity{page, ticket}},
 		"a leak that is small":   {of(well, small), note, "GPU 0 leaks. The memory as a whole grows. It has not given back 1.00 MiB", []finding.Severity{note}},
 		"the driver hangs":       {&State{DriverReason: "call_does_not_return", Devices: []*DeviceState{well}}, page, "The driver does not answer (call_does_not_return): a call into the driver hangs", []finding.Severity{page}},
-		"two are lost":           {of(well, lost, lost), page, "2 of 3 GPUs cannot be read. No leak found on 1 GPU.", []finding.Severity{page, page}},
+		"two are lost":           {of(well, lost, lost), page, "GPU 0 (T4) cannot be read. Reading it fails: GPU is lost.", []finding.Severity{page, page}},
 		"errors of memory":       {of(well, errors), page, "GPU 0 (T4) has memory errors that could not be corrected.", []finding.Severity{page, ticket}},
 		"it needs a reset":       {of(well, reset), ticket, "GPU 0 (T4) waits for a reset.", []finding.Severity{ticket}},
+		"its memory is hot":      {of(well, hot), page, "GPU 0 (T4) is as hot as it may be.", []finding.Severity{page}},
+		"warm":                   {of(warm), note, "No leak found on 1 GPU.", nil},
 		"a slice":                {of(slice), page, "GPU 0, MIG 3 (2g.20gb) runs out of memory in 1 min. The memory as a whole grows.", []finding.Severity{page}},
-		"all lost":               {of(lost), page, "No GPU can be read. GPUs are picked up as soon as they answer.", []finding.Severity{page}},
-		"young":                  {of(young), unknown, "Watching 1 GPU. No judgement yet: watched for 6 min so far.", nil},
-		"some young, some muted": {of(well, young, muted), unknown, "No leak found on 1 GPU. The longest window holds 6 min. 1 more GPU muted. 1 more GPU not judged yet.", nil},
-		"muted":                  {of(muted), note, "1 muted GPU. The rules of --detector.config say", nil},
-		"blind":                  {of(blind), unknown, "No GPU can be judged. The driver does not tell", nil},
-		"no GPU":                 {of(), unknown, "No GPU found. The driver answers, but lists no GPU.", nil},
-		"awaited":                {&State{Awaited: 2}, unknown, "Waiting for 2 GPUs.", nil},
-		"starting":               {&State{DriverReason: ReasonStarting}, unknown, "Waiting for the driver.", []finding.Severity{unknown}},
-		"no driver":              {&State{DriverReason: "driver_not_loaded"}, page, "No GPU can be seen.", []finding.Severity{page}},
-		"a node without a GPU":   {&State{DriverReason: "library_not_found", PCIDevices: gpu.Some(0)}, unknown, "No GPU can be seen.", []finding.Severity{unknown}},
-		"a GPU without a driver": {&State{DriverReason: "library_not_found", PCIDevices: gpu.Some(1)}, page, "No GPU can be seen.", []finding.Severity{page}},
+		"all lost":               {of(lost), page, "GPU 0 (T4) cannot be read.", []finding.Severity{page}},
+		"young":                  {of(young), unknown, "Watching 1 GPU. Not judged yet: 1.", nil},
+		"some young, some muted": {of(well, young, muted), unknown, "No leak found on 1 GPU. Muted: 1. Not judged yet: 1.", nil},
+		"muted":                  {of(muted), note, "Watching 1 GPU. Muted: 1.", nil},
+		"blind":                  {of(blind), unknown, "Watching 1 GPU. Not judged yet: 1.", nil},
+		"no GPU":                 {of(), unknown, "No GPU found.", nil},
+		"awaited":                {&State{Awaited: 2}, unknown, "Waiting for the driver.", nil},
+		"starting":               {&State{DriverReason: ReasonStarting}, unknown, "Waiting for the driver.", nil},
+		"no driver":              {&State{DriverReason: "driver_not_loaded"}, page, "The driver does not answer (driver_not_loaded): ", []finding.Severity{page}},
+		"a node without a GPU":   {&State{DriverReason: "library_not_found", PCIDevices: gpu.Some(0)}, unknown, "No GPU found.", nil},
+		"a GPU without a driver": {&State{DriverReason: "library_not_found", PCIDevices: gpu.Some(1)}, page, "The driver does not answer (library_not_found): ", []finding.Severity{page}},
 	} {
-		cfg := detector.DefaultConfig()
-		r := c.state.Report(&cfg)
+		r := c.state.Report()
 		text := finding.Joined(" ", r.Headline+".", r.Detail)
 		same := r.Severity == c.severity && strings.HasPrefix(text, c.text) && len(r.Messages) == len(c.said)
 		for i := range r.Messages {

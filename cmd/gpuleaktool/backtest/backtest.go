@@ -23,6 +23,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -122,7 +123,7 @@ func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	switch {
 	case slices.ContainsFunc(judged.results, b.fails):
 		return command.ExitStatus(command.Leak)
-	case !slices.ContainsFunc(judged.results, func(r *result) bool { return r.judged || r.muted }):
+	case !slices.ContainsFunc(judged.results, func(r *result) bool { return r.judged || r.word == finding.Muted }):
 		return command.ExitStatus(command.Unjudged)
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 )
 
@@ -31,8 +32,7 @@ func (r *result) lines(loc *time.Location) (list []string) {
 		if i == mostEvents {
 			return append(list, fmt.Sprintf("… and %d more", len(r.events)-i))
 		}
-		when, what, text := r.said(e, loc)
-		list = append(list, fmt.Sprintf("%s  %-6s  %s", when, what, cli.Printable(text, longestText)))
+		list = append(list, e.line(loc))
 	}
 	if list == nil {
 		list = []string{cli.Printable(r.text, longestText)}
@@ -63,7 +63,6 @@ var reportPage = template.Must(template.New("report").Parse(reportHTML))
 type report struct {
 	Headline string
 	Urgent   bool // it is bad news
-	Detail   string
 	Style    template.CSS
 	Memories []reportMemory
 }
@@ -79,7 +78,6 @@ type reportMemory struct {
 // writeReport writes a page that needs nothing else.
 func writeReport(w io.Writer, list []*result, loc *time.Location) error {
 	r := report{Headline: headline(list, loc), Style: plot.Style}
-	var samples uint64
 	for i, m := range slices.SortedStableFunc(slices.Values(list), compare) {
 		row := reportMemory{Name: m.name, File: m.from, Facts: m.facts(), Lines: m.lines(loc), Open: i < 8 || m.level() > levelNone}
 		row.Tag, row.Class = m.tag()
@@ -88,9 +86,7 @@ func writeReport(w io.Writer, list []*result, loc *time.Location) error {
 		}
 		r.Memories = append(r.Memories, row)
 		r.Urgent = r.Urgent || m.level() > levelVerdict
-		samples += m.samples
 	}
-	r.Detail = fmt.Sprintf("%d memories, %d of them leaking; %d samples. Times are %s.", len(list), number(list, (*result).leaked), samples, loc)
 	return reportPage.Execute(w, r)
 }
 
@@ -98,19 +94,13 @@ func writeReport(w io.Writer, list []*result, loc *time.Location) error {
 func (r *result) tag() (text, class string) {
 	switch level := r.level(); {
 	case level > levelVerdict:
-		return level.String(), "bad"
+		return level.word(), "bad"
 	case level == levelVerdict:
-		return "leak", "warn"
-	case r.muted:
-		return "muted", "wait"
-	case !r.judged:
-		return "not judged", "wait"
-	case r.leaks:
-		return "leak", "warn"
-	case r.suspected:
-		return "no leak yet", "warn"
+		return level.word(), "warn"
+	case r.word == finding.NoLeak:
+		return r.word, "ok"
 	}
-	return "no leak", "ok"
+	return r.word, "wait"
 }
 
 // drawing returns the plot of a memory, the one of that number on its page.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/history"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -41,6 +42,11 @@ const (
 // String names the level as --fail-on does.
 func (l level) String() string { return [...]string{"none", "verdict", "ticket", "page"}[l] }
 
+// word names the level of an event.
+func (l level) word() string {
+	return [...]string{levelVerdict: "leak", levelTicket: "ticket", levelPage: "page"}[l]
+}
+
 // event is the time for which a memory was called a leak, or an alert of the mixin fired.
 type event struct {
 	plot.Span
@@ -65,22 +71,20 @@ type memoryKey struct {
 
 // result is what a backtest has found out about a memory.
 type result struct {
-	name, from    string
-	labels        history.Labels // of the GPU
-	memory        memoryKey
-	first, last   time.Duration
-	samples       uint64
-	used, peak    float64 // the last and the highest sample, bytes
-	capacity      detector.Value
-	full          []plot.Span // when it was near its capacity
-	judged, muted bool        // ever; in the end
-	suspected     bool        // growth in the end
-	leaks         bool        // in the end
-	events        []*event
-	current       map[eventKey]*event // the last one of each kind
-	text          string              // on the memory in the end
-	plot          *plot.Envelope      // nil unless it is drawn
-	troughs       []plot.Point
+	name, from  string
+	labels      history.Labels // of the GPU
+	memory      memoryKey
+	first, last time.Duration
+	samples     uint64
+	used, peak  float64 // the last and the highest sample, bytes
+	capacity    detector.Value
+	full        []plot.Span // when it was near its capacity
+	judged      bool        // ever
+	word, text  string      // on the memory in the end
+	events      []*event
+	current     map[eventKey]*event // the last one of each kind
+	plot        *plot.Envelope      // nil unless it is drawn
+	troughs     []plot.Point
 }
 
 // add notes a sample.
@@ -111,13 +115,13 @@ func (r *result) judge(t time.Duration, d *sampler.Domain, cfg *detector.Config)
 	v := &d.Judgement.Device
 	r.judged = r.judged || v.Judged
 	if v.Judged || v.Muted || r.text == "" || !r.judged && d.Memory.Used.OK {
-		r.muted, r.leaks, r.suspected, r.text = v.Muted, v.Leak, v.Withheld != detector.WithheldNone, d.Text(cfg)
+		r.word, r.text = finding.Word(v, cfg), d.Text(cfg)
 	}
 	if v.Trough.OK && r.plot != nil {
 		r.troughs = append(r.troughs, plot.Point{T: t, V: v.Trough.V})
 	}
 	if d.Memory.Used.OK {
-		r.note(t, d, cfg)
+		r.note(t, d)
 	}
 }
 
@@ -131,10 +135,10 @@ func (r *result) nearlyFull(t time.Duration) {
 }
 
 // note notes what is said of a memory now.
-func (r *result) note(t time.Duration, d *sampler.Domain, cfg *detector.Config) {
+func (r *result) note(t time.Duration, d *sampler.Domain) {
 	if len(d.Device.Findings) > 0 {
 		leak := leaks(d)
-		for _, m := range d.Messages(cfg) {
+		for _, m := range d.Messages() {
 			if leak && (m.Alert == finding.Leak || m.Alert == finding.OutOfMemory) {
 				r.goesOn(t, eventKey{levelVerdict, ""}, d, &m)
 			}
@@ -232,29 +236,26 @@ func (r *result) facts() string {
 	text := humanize.Duration(r.last-r.first) + ", " + strconv.FormatUint(r.samples, 10) + " samples"
 	if r.samples > 0 {
 		text += ", at most " + humanize.Bytes(r.peak)
-	}
-	if r.samples > 0 && r.capacity.OK {
-		text += " (" + finding.Percent(r.peak/r.capacity.V) + ")"
+		if r.capacity.OK {
+			text += " (" + finding.Percent(r.peak/r.capacity.V) + ")"
+		}
 	}
 	return text
 }
 
-// early says how long an event came before the memory was as good as full, or before its own end. A time before the leak, or after
-// its end, tells nothing of that.
+// early says how long an event came before the memory was as good as full; "" if it was not. A time before the leak, or after its
+// end, tells nothing of that.
 func (r *result) early(e *event) string {
 	for _, f := range r.full {
 		switch full := max(f.From, e.since); {
 		case f.To < e.since || !e.Open && full > e.To:
 		case full >= e.From:
-			return humanize.Duration(full-e.From) + " before 95 % was in use"
+			return ", " + humanize.Duration(full-e.From) + " before 95 % was in use"
 		default:
-			return humanize.Duration(e.From-full) + " after 95 % was in use"
+			return ", " + humanize.Duration(e.From-full) + " after 95 % was in use"
 		}
 	}
-	if !e.Open {
-		return humanize.Duration(e.To-e.From) + " before it was over"
-	}
-	return humanize.Duration(max(r.last-e.From, 0)) + " before the record ends"
+	return ""
 }
 
 // grows reports whether it is about growth, which fills the memory later.
@@ -262,26 +263,16 @@ func (e *event) grows() bool {
 	return e.level == levelVerdict || e.alert == finding.OutOfMemory || e.alert == finding.Leak
 }
 
-// said writes an event: its level and alert, and the finding at its begin.
-func (r *result) said(e *event, loc *time.Location) (when, what, text string) {
-	when, what, text = moment(e.From, loc), e.level.String(), e.text
-	if e.level == levelVerdict {
-		what = "leak"
-	}
+// line writes an event: its level and alert, and the finding at its begin.
+func (e *event) line(loc *time.Location) string {
+	text := e.text
 	if e.alert != "" {
 		text = e.alert + ": " + text
 	}
-	becomesPage := func(next *event) bool { // which waits before it fires
-		return next.level == levelPage && e.level == levelTicket && e.grows() && next.From >= e.To && next.From-e.To <= alertLasts
+	if !e.Open {
+		text += " It lasted " + humanize.Duration(e.To-e.From) + "."
 	}
-	switch i := slices.IndexFunc(r.events, becomesPage); {
-	case e.Open:
-	case i >= 0:
-		text += " It became a page after " + humanize.Duration(r.events[i].From-e.From) + "."
-	default:
-		text += " It was over after " + humanize.Duration(e.To-e.From) + "."
-	}
-	return when, what, text
+	return fmt.Sprintf("%s  %-6s  %s", moment(e.From, loc), e.level.word(), cli.Printable(text, longestText))
 }
 
 // moment writes a time to the minute, and its zone.
@@ -319,55 +310,29 @@ func distinguish(list []*result) {
 }
 
 // headline answers whether somebody would have been paged or got a ticket, and how early.
-func headline(list []*result, loc *time.Location) (text string) {
+func headline(list []*result, loc *time.Location) string {
 	first := slices.MinFunc(list, compare)
 	e := first.worst()
 	if e == nil {
-		return quiet(list)
+		judged := 0
+		for _, r := range list {
+			if r.judged {
+				judged++
+			}
+		}
+		return fmt.Sprintf("Would not have alerted. Judged: %d of %d.", judged, len(list))
 	}
-	text = [...]string{
-		levelVerdict: "Would not have paged or ticketed, only called it a leak", levelTicket: "Would have ticketed", levelPage: "Would have paged",
+	text := [...]string{
+		levelVerdict: "Would not have alerted, only called it a leak", levelTicket: "Would have ticketed", levelPage: "Would have paged",
 	}[e.level] + " at " + moment(e.From, loc) + " for " + first.title()
 	if e.grows() {
-		text += ", " + first.early(e)
+		text += first.early(e)
 	} else {
 		text += ": " + e.alert
-	}
-	if n := number(list, (*result).leaked); n > 1 {
-		text += fmt.Sprintf("; %d leak in all", n)
 	}
 	text += "."
 	if e.level == levelTicket && e.grows() && !first.capacity.OK {
 		text += " Without its capacity there is no forecast and no page: give --capacity."
 	}
 	return text
-}
-
-func number(list []*result, is func(*result) bool) (n int) {
-	for _, r := range list {
-		if is(r) {
-			n++
-		}
-	}
-	return n
-}
-
-// quiet is the headline where nothing leaks.
-func quiet(list []*result) string {
-	var longest time.Duration
-	for _, r := range list {
-		longest = max(longest, r.last-r.first)
-	}
-	judged := number(list, func(r *result) bool { return r.judged })
-	if judged == 0 {
-		return "Nothing was judged: all GPUs are muted or were seen too briefly, the longest for " + humanize.Duration(longest) + "."
-	}
-	text := fmt.Sprintf("Would not have alerted: no leak, seen for %s at most; judged: %d", humanize.Duration(longest), judged)
-	if n := len(list) - judged; n > 0 {
-		text += "; not judged: " + strconv.Itoa(n)
-	}
-	if n := number(list, func(r *result) bool { return r.suspected }); n > 0 {
-		text += "; suspected at the end: " + strconv.Itoa(n)
-	}
-	return text + "."
 }

@@ -97,10 +97,10 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestWatched says how long a memory was watched that was never judged, over a last reading that fails.
+// TestWatched says of a memory that was never judged that this takes time, over a last reading that fails.
 func TestWatched(t *testing.T) {
 	r := judged(t, 4, func(minute int) float64 { return []float64{20, 20, 20, -1}[minute] })
-	if want := "It was watched for 2 min, and a verdict takes some minutes."; r.text != want {
+	if want := "A verdict takes some minutes."; r.text != want {
 		t.Errorf("%q, want %q", r.text, want)
 	}
 }
@@ -205,8 +205,8 @@ func TestHeadline(t *testing.T) {
 		list []*result
 		want string
 	}{
-		{[]*result{fine}, "Would not have alerted: no leak, seen for 1 h at most; judged: 1."},
-		{[]*result{fine, young, r(func(r *result) { r.suspected = true })}, "Would not have alerted: no leak, seen for 1 h at most; judged: 2; not judged: 1; suspected at the end: 1."},
+		{[]*result{fine}, "Would not have alerted. Judged: 1 of 1."},
+		{[]*result{fine, young, fine}, "Would not have alerted. Judged: 2 of 3."},
 		{
 			[]*result{r(func(r *result) {
 				r.events = []*event{{eventKey: eventKey{levelTicket, "GPUMemoryNearlyFull"}}}
@@ -216,14 +216,14 @@ func TestHeadline(t *testing.T) {
 			[]*result{r(func(r *result) {
 				r.events = []*event{{eventKey: eventKey{levelTicket, "GPUMemoryNearlyFull"}}}
 				at(levelTicket, 10)(r)
-			})}, "Would have ticketed at 1970-01-01 00:10 UTC for GPU 0, 50 min before the record ends.",
+			})}, "Would have ticketed at 1970-01-01 00:10 UTC for GPU 0.",
 		},
-		{[]*result{young}, "Nothing was judged: all GPUs are muted or were seen too briefly, the longest for 1 h."},
-		{[]*result{fine, r(at(levelVerdict, 50))}, "Would not have paged or ticketed, only called it a leak at 1970-01-01 00:50 UTC for GPU 0, 10 min before the record ends."},
-		{[]*result{r(at(levelTicket, 10)), r(at(levelPage, 40))}, "Would have paged at 1970-01-01 00:40 UTC for GPU 0, 20 min before the record ends; 2 leak in all."},
+		{[]*result{young}, "Would not have alerted. Judged: 0 of 1."},
+		{[]*result{fine, r(at(levelVerdict, 50))}, "Would not have alerted, only called it a leak at 1970-01-01 00:50 UTC for GPU 0."},
+		{[]*result{r(at(levelTicket, 10)), r(at(levelPage, 40))}, "Would have paged at 1970-01-01 00:40 UTC for GPU 0."},
 		{
 			[]*result{r(func(r *result) { at(levelTicket, 30)(r); r.capacity, r.from = detector.Value{}, "a.csv" })},
-			"Would have ticketed at 1970-01-01 00:30 UTC for a.csv: GPU 0, 30 min before the record ends. Without its capacity there is no forecast and no page: give --capacity.",
+			"Would have ticketed at 1970-01-01 00:30 UTC for a.csv: GPU 0. Without its capacity there is no forecast and no page: give --capacity.",
 		},
 	} {
 		if got := headline(c.list, time.UTC); got != c.want {
@@ -239,7 +239,7 @@ func TestMostEvents(t *testing.T) {
 		r.events = append(r.events, &event{eventKey: eventKey{level: levelTicket, alert: "A"}, text: "It \x1b[2J grows."})
 	}
 	list := r.lines(time.UTC)
-	if len(list) != mostEvents+1 || list[mostEvents] != "… and 5 more" || list[0] != "1970-01-01 00:00 UTC  ticket  A: It \ufffd[2J grows. It was over after 0 s." {
+	if len(list) != mostEvents+1 || list[mostEvents] != "… and 5 more" || list[0] != "1970-01-01 00:00 UTC  ticket  A: It \ufffd[2J grows. It lasted 0 s." {
 		t.Errorf("%q", list)
 	}
 }

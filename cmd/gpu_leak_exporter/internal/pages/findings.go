@@ -10,11 +10,11 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
-// findings is the head of a page: the worst finding, and the others.
+// findings is the head of a page: the worst finding, or that there is none, and the others.
 type findings struct {
 	Headline, Detail string
 	Urgent, Well     bool // the headline is bad news, or good
-	First            said // the finding of the headline, if it has one
+	First            said // the finding of the headline, if there is one
 	Others           []said
 	Rest             int // findings beyond the longest list
 }
@@ -27,27 +27,24 @@ type said struct {
 // findingsOf puts a report into words, with that many findings at most.
 func findingsOf(r *sampler.Report, most int) (f findings) {
 	f.Headline, f.Detail, f.Urgent = r.Headline, r.Detail, r.Severity >= finding.Ticket
+	f.Well = r.Severity == finding.Note && len(r.Messages) == 0
 	for i := range r.Messages {
 		m := &r.Messages[i]
-		s := said{Summary: m.Summary, Details: m.Details()}
+		s := said{Summary: m.Summary, Details: m.Details(), Runbook: RunbookPath + "#" + strings.ToLower(m.Alert)}
 		if m.Severity >= finding.Ticket {
 			s.Class = "bad"
-		}
-		if m.Alert != "" {
-			s.Runbook = RunbookPath + "#" + strings.ToLower(m.Alert)
 		}
 		if m.Memory != nil {
 			s.Page = PredictPath + "/" + nameOf(m.Memory, nil)
 		}
 		switch {
-		case i == 0 && s.Summary == f.Headline:
+		case i == 0:
 			f.First = s
-		case len(f.Others) < most:
+		case i <= most:
 			f.Others = append(f.Others, s)
 		default:
 			f.Rest++
 		}
 	}
-	f.Well = r.Severity == finding.Note && f.First.Summary == ""
 	return f
 }

@@ -11,7 +11,6 @@ import (
 	"math"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -69,7 +68,7 @@ func (h *Config) card(m sampler.Domain, now time.Time) card {
 	if s := m.Judgement.Device.SecondsToOOM.Finite(); s != nil {
 		c.left = *s
 	}
-	c.Class, c.Facts = classes[c.Verdict], h.facts(&m.Judgement.Device, m.Curve, m.Device.SampleTime)
+	c.Class, c.Facts = classes[c.Verdict], h.facts(&m.Judgement.Device, m.Device.SampleTime)
 	return c
 }
 
@@ -95,47 +94,28 @@ func (h *Config) draw(c *card, left *room, all bool) {
 }
 
 // facts returns the figures of a verdict. now is the time of its sample.
-func (h *Config) facts(v *detector.Verdict, c *sampler.Curve, now time.Time) (list []fact) {
-	add := func(name, text string) {
-		if text != "" {
+func (h *Config) facts(v *detector.Verdict, now time.Time) (list []fact) {
+	add := func(is bool, name, text string) {
+		if is {
 			list = append(list, fact{name, text})
 		}
 	}
 	if s := v.SecondsToOOM.Finite(); s != nil {
-		add("Full in", finding.Joined(", at ", finding.Left(v), h.clock(now, *s)))
+		add(true, "Full in", finding.Joined(", at ", finding.Left(v), h.clock(now, *s)))
 	}
-	if v.Judged && v.Leak {
-		if v.Rate.OK {
-			add("Growth", humanize.Rate(v.Rate.V))
-		}
-		since := h.since(fromstate.SteadyTime(v.Since), now)
-		switch {
-		case v.Pattern == detector.PatternCrashLoop:
-			add("Crash loop", since)
-		case v.Leaked.OK && v.Leaked.V > 0:
-			add("Kept", humanize.Bytes(v.Leaked.V)+" "+since)
-		}
-		if c != nil && c.Called != 0 {
-			t := fromstate.SteadyTime(c.Called)
-			add("Found", fmt.Sprintf("at %s (%s ago)", h.moment(t, now, "15:04"), humanize.Duration(max(0, now.Sub(t)))))
-		}
-	}
-	if v.Judged && !v.Muted {
-		add("Pattern", finding.Pattern(v))
-		add("Leak confidence", finding.Percent(v.Confidence))
-	}
+	leaks := v.Judged && v.Leak
+	add(leaks && v.Rate.OK, "Growth", humanize.Rate(v.Rate.V))
+	add(leaks && v.Leaked.V > 0 && v.Pattern != detector.PatternCrashLoop, "Kept", humanize.Bytes(v.Leaked.V)+" "+h.since(fromstate.SteadyTime(v.Since), now))
+	add(leaks, "Pattern", finding.Patterns[v.Pattern])
+	add(v.Judged && !v.Muted, "Leak confidence", finding.Percent(v.Confidence))
 	for i := range v.Windows {
-		f := &v.Windows[i]
-		if f.Slope.OK {
+		if f := &v.Windows[i]; f.Slope.OK {
 			text := humanize.Rate(f.Slope.V)
 			if f.R2.OK {
 				text += fmt.Sprintf(", R² %.2f", f.R2.V)
 			}
-			add("Slope over "+cli.FormatDuration(f.Span), text)
+			add(true, "Slope over "+cli.FormatDuration(f.Span), text)
 		}
-	}
-	if n := v.Windows[0].Spikes; n.OK {
-		add("Spikes", strconv.FormatFloat(n.V, 'f', 0, 64))
 	}
 	return list
 }

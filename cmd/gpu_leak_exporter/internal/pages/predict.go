@@ -12,7 +12,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
-	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // Bounds of the page. A fleet has thousands of GPUs, and a phone must show the page of 16 GPUs with 256 processes each.
@@ -53,9 +52,9 @@ func (h *Config) view(s *sampler.State, only string) *view {
 	if more := len(v.Cards) - mostCards; more > 0 {
 		v.Cards, v.Left = v.Cards[:mostCards], more
 	}
-	r := s.Report(&h.Detector)
+	r := s.Report()
 	if v.Only && len(v.Cards) > 0 {
-		r = reportOn(&v.Cards[0], s.Time, &h.Detector)
+		r = reportOn(&v.Cards[0], s.Time)
 	}
 	v.findings = findingsOf(r, mostFindings)
 	left := room{mostMemories, mostProcesses}
@@ -66,22 +65,14 @@ func (h *Config) view(s *sampler.State, only string) *view {
 }
 
 // reportOn sums up one memory and the hardware of its GPU.
-func reportOn(c *card, now time.Time, cfg *detector.Config) *sampler.Report {
+func reportOn(c *card, now time.Time) *sampler.Report {
 	r := &sampler.Report{Severity: finding.Unknown, Headline: c.GPU + ": " + c.Verdict, Detail: c.Why}
 	if c.Verdict == finding.NoLeak {
 		r.Severity = finding.Note
 	}
-	said := slices.Values(slices.Concat(c.of.Device.Hardware(now).Messages(), c.of.Messages(cfg)))
-	for _, m := range slices.SortedStableFunc(said, func(a, b finding.Message) int { return a.Compare(&b) }) {
-		if m.Alert != "" {
-			r.Messages = append(r.Messages, sampler.Said{Message: m})
-		}
-	}
-	if len(r.Messages) > 0 {
-		first := &r.Messages[0]
-		r.Severity, r.Headline, r.Detail = first.Severity, first.Summary, first.Details()
-	}
-	return r
+	r.Say(nil, c.of.Device.Hardware(now).Messages()...)
+	r.Say(nil, c.of.Messages()...)
+	return r.Lead()
 }
 
 // room is how many curves the page may still have.

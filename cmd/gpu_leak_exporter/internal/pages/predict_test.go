@@ -58,11 +58,11 @@ func TestPredictSays(t *testing.T) {
 		note  string
 		want  []string
 	}{
-		"starting": {sampler.State{DriverReason: sampler.ReasonStarting}, "", []string{"Waiting for the driver", "(starting): the exporter has just started"}},
+		"starting": {sampler.State{DriverReason: sampler.ReasonStarting}, "", []string{"Waiting for the driver This takes a few seconds."}},
 		"no driver": {
 			sampler.State{DriverReason: "library_not_found"},
 			"",
-			[]string{"No GPU can be seen GPUs are picked up as soon as they appear.", "(library_not_found): libnvidia-ml.so.1 was not found"},
+			[]string{"The driver does not answer (library_not_found): libnvidia-ml.so.1 was not found"},
 		},
 		"lost in a simulation": {
 			sampler.State{Devices: []*sampler.DeviceState{lost}}, "Simulated.", []string{"Simulated.", "of 11:57:00 UTC."},
@@ -76,7 +76,7 @@ func TestPredictSays(t *testing.T) {
 		"muted": {
 			sampler.State{Devices: []*sampler.DeviceState{device(muted()), device(healthy(0)), device(muted())}},
 			"",
-			[]string{"No leak found on 1 GPU", "2 more GPUs muted.", "GPU 0 T4 muted not known"},
+			[]string{"No leak found on 1 GPU", "Muted: 2.", "GPU 0 T4 muted not known"},
 		},
 		"whole GPU":    {sampler.State{Devices: []*sampler.DeviceState{device(leaking(time.Hour))}}, "", []string{"runs out of memory in 1 h", "at 13:00 UTC", "at least 54 min", "not known"}},
 		"tomorrow":     {sampler.State{Devices: []*sampler.DeviceState{device(leaking(24 * time.Hour))}}, "", []string{"at Mon 2 Mar 12:00 UTC"}},

@@ -73,11 +73,11 @@ func (h *Config) process(m *sampler.Domain, p *sampler.ProcessState, left *room,
 	switch {
 	case leakRate(p) > 0:
 		if row.Leaks, height, row.Why = true, leakHeight, finding.Inside[p.Grows]; all { // elsewhere those of the memory say nearly the same
-			row.Facts = h.facts(&p.Verdict, p.Curve, now)
+			row.Facts = h.facts(&p.Verdict, now)
 		}
 		row.Sites, row.Located = h.located(p.Sites, now)
 	case isZombie(p):
-		row.Why = finding.HeldBy[detector.PatternZombie]
+		row.Why = finding.Patterns[detector.PatternZombie]
 		if p.Idle.OK {
 			row.Why += ", idle " + h.since(now.Add(-p.Idle.V), now)
 		}
@@ -108,7 +108,7 @@ func leakRate(p *sampler.ProcessState) float64 {
 func (h *Config) unreleased(m *sampler.Domain) (list []processRow) {
 	for i := range m.Device.Unreleased {
 		if u := &m.Device.Unreleased[i]; u.Instance == m.Instance && !m.IsLimit() {
-			row := processRow{Held: humanize.Bytes(float64(u.Used)), Why: finding.HeldBy[detector.PatternUnreleased] + " " + h.since(fromstate.SteadyTime(u.Since), m.Device.SampleTime)}
+			row := processRow{Held: humanize.Bytes(float64(u.Used)), Why: finding.Stays + " " + h.since(fromstate.SteadyTime(u.Since), m.Device.SampleTime)}
 			row.Who, row.Where = whoIs(u.ID, u.Owner)
 			list = append(list, row)
 		}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
-	"github.com/gpuleak/gpu_leak_exporter/detector"
 	"github.com/gpuleak/gpu_leak_exporter/mixin"
 )
 
@@ -51,10 +50,9 @@ func TestRunbook(t *testing.T) {
 		t.Errorf("left of Markdown: %q", left)
 	}
 
-	cfg := detector.DefaultConfig()
 	full := &sampler.State{Time: epoch, Devices: []*sampler.DeviceState{filling(60)}}
 	for _, state := range []*sampler.State{fixture(), full} {
-		f := findingsOf(found(state).Report(&cfg), mostFindings)
+		f := findingsOf(found(state).Report(), mostFindings)
 		for _, said := range append(f.Others, f.First) {
 			if heading, is := strings.CutPrefix(said.Runbook, RunbookPath); !is || ids[heading] == 0 {
 				t.Errorf("%q of %q is no heading", said.Runbook, said.Summary)

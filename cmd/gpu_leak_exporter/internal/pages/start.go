@@ -5,11 +5,9 @@ package pages
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/prometheus/common/version"
 
@@ -41,7 +39,7 @@ func NewStart(h *Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		s := h.State()
 		render(w, "start.html", &startView{
-			findings: findingsOf(s.Report(&h.Detector), shortFindings), Note: h.Note, Watched: watchedWords(s), Counts: h.counts(s),
+			findings: findingsOf(s.Report(), shortFindings), Note: h.Note, Watched: watchedWords(s), Counts: h.counts(s),
 			Links: links, Version: cmp.Or(version.Version, "unknown"), Refreshed: h.refreshed(s),
 		}, h.Logger)
 	})
@@ -89,29 +87,21 @@ func (h *Config) counts(s *sampler.State) []verdictCount {
 	return list
 }
 
-// watchedWords counts the GPUs by their model, and the processes.
+// watchedWords counts the GPUs and what is on them.
 func watchedWords(s *sampler.State) string {
-	models, n, known, instances := map[string]int{}, 0, false, 0
+	instances, processes, known := 0, 0, false
 	for _, d := range s.Devices {
-		models[cmp.Or(d.Info.Name, "GPU of an unknown model")]++
-		n, known = n+d.ProcessCount, known || d.ProcessesKnown
-		instances += len(d.Instances)
+		instances, processes, known = instances+len(d.Instances), processes+d.ProcessCount, known || d.ProcessesKnown
 	}
-	if len(models) == 0 {
+	if len(s.Devices) == 0 {
 		return ""
 	}
-	names := slices.SortedFunc(maps.Keys(models), func(a, b string) int {
-		return cmp.Or(-cmp.Compare(models[a], models[b]), cmp.Compare(a, b))
-	})
-	for i, name := range names {
-		names[i] = fmt.Sprintf("%d × %s", models[name], name)
-	}
-	text := humanize.Count(len(s.Devices), "GPU") + " (" + strings.Join(names, ", ") + ")"
+	text := humanize.Count(len(s.Devices), "GPU")
 	if instances > 0 {
 		text += ", " + humanize.Count(instances, "MIG instance")
 	}
 	if known {
-		text += ", " + humanize.Count(n, "process")
+		text += ", " + humanize.Count(processes, "process")
 	}
 	return text + "."
 }

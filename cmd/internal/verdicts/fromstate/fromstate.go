@@ -41,7 +41,7 @@ func Handler(state func() *sampler.State, note string, cfg *detector.Config) htt
 
 // Of returns what a state says. cfg has the thresholds where no rule says otherwise.
 func Of(s *sampler.State, cfg *detector.Config) verdicts.Data {
-	report := s.Report(cfg)
+	report := s.Report()
 	data := verdicts.Data{
 		Time: s.Time.UTC(), Severity: report.Severity.String(), Text: finding.Joined(" ", report.Headline+".", report.Detail), Findings: []verdicts.Finding{},
 		Driver:  verdicts.Driver{Up: s.DriverReason == "", Reason: s.DriverReason, PCIDevices: Known(s.PCIDevices)},
@@ -183,7 +183,7 @@ func VerdictOf(v *detector.Verdict, cfg *detector.Config) *verdicts.Verdict {
 		j.Withheld, j.WithheldS = &why, detector.WithheldSeconds(v.WithheldFor).Finite()
 	}
 	j.Leak, j.Confidence, j.Pattern = v.Leak, detector.Of(v.Confidence).Finite(), v.Pattern.String()
-	j.Shape = finding.Pattern(v)
+	j.Shape = finding.Patterns[v.Pattern]
 	if v.Leak {
 		j.Rate, j.Leaked, j.Since = v.Rate.Finite(), v.Leaked.Finite(), MomentOf(SteadyTime(v.Since))
 	}
