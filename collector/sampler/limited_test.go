@@ -203,8 +203,18 @@ func TestCrashLoopAtALimit(t *testing.T) {
 	if len(state.Limited) != 1 || state.Limited[0].Memory.Used != gpu.Some(uint64(0)) {
 		t.Errorf("between two lives: %+v", state.Limited)
 	}
+	// Many other limits come and go meanwhile.
+	state = run(o, 40*time.Minute, 65*time.Minute, func(at time.Duration) *gpu.Sample {
+		sample := s.at(at)
+		sample.Processes = sample.Processes[1:]
+		sample.Processes[0].Limits = []gpu.Limit{{Source: gpu.LimitDmem, Of: at.String(), Bytes: 16 << 30}}
+		return sample
+	})
+	if !slices.ContainsFunc(state.Findings, func(f FindingState) bool { return f.CrashLoop && f.Of == "/pods/a/main" }) {
+		t.Errorf("among many other limits: %+v", state.Findings)
+	}
 	// It never starts again: the finding ends, and the limit is not shown.
-	state = run(o, 40*time.Minute, 110*time.Minute, func(at time.Duration) *gpu.Sample {
+	state = run(o, 65*time.Minute, 110*time.Minute, func(at time.Duration) *gpu.Sample {
 		sample := s.at(at)
 		sample.Processes = sample.Processes[1:]
 		return sample
