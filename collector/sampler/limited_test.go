@@ -318,6 +318,28 @@ func TestChargeIsOld(t *testing.T) {
 	}
 }
 
+// TestLimitOnAnInstance has a limit in a GPU instance: that is no other layout, and the end of its list is no end of its process.
+func TestLimitOnAnInstance(t *testing.T) {
+	s := sharedGPU{func(float64) float64 { return 15.9 }, 10, []gpu.Limit{dmem(16)}}
+	state := run(offline(t), 0, time.Minute, func(at time.Duration) *gpu.Sample {
+		sample := s.at(at)
+		sample.Instances = []gpu.Instance{{ID: 1, Profile: "1g", Memory: sample.Memory}}
+		for i := range sample.Processes {
+			sample.Processes[i].Instance = gpu.Some(uint32(1))
+		}
+		if at == 50*time.Second {
+			sample.Processes, sample.ProcessesComplete = nil, false
+		}
+		return sample
+	})
+	if n := state.Judgement.Resets[detector.ReasonRepartition]; n != 0 || len(state.Instances) != 1 || len(state.Limited) != 0 {
+		t.Errorf("%d layouts, %+v", n, state.Limited)
+	}
+	if len(state.Findings) > 0 {
+		t.Errorf("findings %+v", state.Findings)
+	}
+}
+
 // TestProcessListedTwice counts once.
 func TestProcessListedTwice(t *testing.T) {
 	s := sharedGPU{func(float64) float64 { return 4 }, 10, []gpu.Limit{dmem(16)}}
