@@ -217,7 +217,7 @@ func TestRestoreRefusesWhatCannotBe(t *testing.T) {
 		"no width":            func(_ *Domain[int], s *series.Series) { s.Scales[2].Width = 0 },
 		"a trough below zero": func(_ *Domain[int], s *series.Series) { s.Scales[1].Troughs.Push(stat.Point{V: -1}) },
 		"scale":               func(_ *Domain[int], s *series.Series) { s.Leak.Best = 7 },
-		"steps":               func(_ *Domain[int], s *series.Series) { s.Steps.N = 5 },
+		"steps":               func(_ *Domain[int], s *series.Series) { s.Steps.Taken = make([]series.Step, 5) },
 		"windows": func(_ *Domain[int], s *series.Series) {
 			s.Windows = append(s.Windows, s.Windows[0], s.Windows[0], s.Windows[0])
 		},

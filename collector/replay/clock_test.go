@@ -27,12 +27,32 @@ func TestMoments(t *testing.T) {
 					want = append(want, time.Duration(other.UnixNano()))
 				}
 			}
-			got, err := z.read(moment.Format(form))
-			if err != nil || got.t != want[0] || len(want) == 2 && got.later != want[1] || len(want) == 1 && got.later != 0 {
-				t.Fatalf("%s in %s: %+v, %v, want %v", moment.Format(form), zone, got, err, want)
+			for _, more := range []time.Duration{0, 250 * time.Millisecond} { // two rows of a second
+				text := moment.Add(more).Format(form)
+				got, err := z.read(text)
+				if err != nil || got.text != text || got.t != want[0]+more || len(want) == 2 && got.later != want[1]+more || len(want) == 1 && got.later != 0 {
+					t.Fatalf("%s in %s: %+v, %v, want %v", text, zone, got, err, want)
+				}
 			}
 			twice += len(want) - 1
 		}
 		equal(t, zone == "UTC" || zone == "Asia/Kolkata", twice == 0, "%s: whether none of the %d times came twice", zone, twice)
+	}
+}
+
+// A text is no stamp because it goes on like the one before.
+func TestOnlyStampsShareASecond(t *testing.T) {
+	for before, text := range map[string]string{
+		"":                         ".250",
+		"2026/03/01 17:01":         "2026/03/01 17:01.250",
+		"Sun Mar  1 17:01:16 2026": "Sun Mar  1 17:01:16.250",
+		"2026/03/01 17:01:16.250":  "2026/03/01 17:01:16.+25",
+	} {
+		z := clock{loc: time.UTC}
+		_, err := z.read(before)
+		equal(t, err == nil, before != "", "%q", before)
+		if got, err := z.read(text); err == nil {
+			t.Errorf("%q after %q: %+v", text, before, got)
+		}
 	}
 }

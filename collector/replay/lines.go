@@ -59,8 +59,9 @@ func (l *lineReader) next() (string, error) {
 	for {
 		l.number++
 		line, err := l.whole()
+		line = strings.TrimRight(line, "\r\n")
 		if strings.TrimSpace(line) != "" || err != nil {
-			return strings.TrimRight(line, "\r\n"), err
+			return line, err
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (l *findingLog) update(logger log.Logger, state *DeviceState) {
 	if l.located == nil {
 		l.located = map[processKey]time.Time{}
 	}
-	logger = log.With(logger, "at", state.SampleTime.UTC().Format(time.RFC3339))
+	logger = log.With(logger, "at", log.TimestampFormat(state.SampleTime.UTC, time.RFC3339)) // formats it only if there is news
 	now := map[messageKey]finding.Message{}
 	for _, d := range state.Domains() {
 		l.domain(logger, &d, now)

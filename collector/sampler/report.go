@@ -177,10 +177,11 @@ func (r *Report) Lead() *Report {
 
 // Report sums up all GPUs.
 func (s *State) Report() *Report {
-	r := s.calm()
+	r, down := s.calm(), 0
 	for _, d := range s.Devices {
 		r.Say(nil, d.Hardware(s.Time).Messages()...)
 		if !d.Up {
+			down++
 			continue
 		}
 		for _, m := range d.Domains() {
@@ -191,7 +192,10 @@ func (s *State) Report() *Report {
 	if s.DriverReason != "" && s.DriverReason != ReasonStarting && !needless {
 		r.Say(nil, finding.Driver(s.DriverReason))
 	}
-	return r.Lead()
+	if r.Lead(); down > 1 && r.Messages[0].Alert == finding.Lost {
+		r.Headline, r.Detail = fmt.Sprintf("%d of %d GPUs cannot be read", down, len(s.Devices)), r.Headline+"."
+	}
+	return r
 }
 
 // calm describes a node without a message. Its severity is finding.Unknown if no GPU is there, or one is not judged.

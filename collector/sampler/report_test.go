@@ -65,7 +65,7 @@ func TestReport(t *testing.T) {
 		"one is lost, one leaks": {of(leaks, lost), page, "GPU 0 (T4) cannot be read. Reading it fails: GPU is lost. Its last sample is of ", []finding.Severity{page, ticket}},
 		"a leak that is small":   {of(well, small), note, "GPU 0 leaks. The memory as a whole grows. It has not given back 1.00 MiB", []finding.Severity{note}},
 		"the driver hangs":       {&State{DriverReason: "call_does_not_return", Devices: []*DeviceState{well}}, page, "The driver does not answer (call_does_not_return): a call into the driver hangs", []finding.Severity{page}},
-		"two are lost":           {of(well, lost, lost), page, "GPU 0 (T4) cannot be read. Reading it fails: GPU is lost.", []finding.Severity{page, page}},
+		"two are lost":           {of(well, lost, lost), page, "2 of 3 GPUs cannot be read. GPU 0 (T4) cannot be read.", []finding.Severity{page, page}},
 		"errors of memory":       {of(well, errors), page, "GPU 0 (T4) has memory errors that could not be corrected.", []finding.Severity{page, ticket}},
 		"it needs a reset":       {of(well, reset), ticket, "GPU 0 (T4) waits for a reset.", []finding.Severity{ticket}},
 		"its memory is hot":      {of(well, hot), page, "GPU 0 (T4) is as hot as it may be.", []finding.Severity{page}},

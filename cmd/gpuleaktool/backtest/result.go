@@ -243,7 +243,7 @@ func (r *result) facts() string {
 	return text
 }
 
-// early says how long an event came before the memory was as good as full; "" if it was not. A time before the leak, or after its
+// early says how long an event came before the memory was as good as full, or else before the record ends. A time before the leak, or after its
 // end, tells nothing of that.
 func (r *result) early(e *event) string {
 	for _, f := range r.full {
@@ -254,6 +254,9 @@ func (r *result) early(e *event) string {
 		default:
 			return ", " + humanize.Duration(e.From-full) + " after 95 % was in use"
 		}
+	}
+	if e.Open {
+		return ", " + humanize.Duration(r.last-e.From) + " before the record ends"
 	}
 	return ""
 }

@@ -5,6 +5,7 @@ package series
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
@@ -27,13 +28,12 @@ const (
 
 // Steps counts the steps of a series. The zero Steps has none.
 type Steps struct {
-	Begun bool               // there was a level
-	Level stat.Bytes         // the last level
-	Try   stat.Bytes         // the present value, which may become a level
-	TryAt time.Duration      // when Try was first seen
-	Stood int                // minutes since then
-	Taken [countedSteps]Step // the last N steps, oldest first
-	N     int
+	Begun bool          // there was a level
+	Level stat.Bytes    // the last level
+	Try   stat.Bytes    // the present value, which may become a level
+	TryAt time.Duration // when Try was first seen
+	Stood int           // minutes since then
+	Taken []Step        // the last steps, countedSteps at most, oldest first
 }
 
 // Step is a step from a level to a higher one.
@@ -61,18 +61,16 @@ func (s *Steps) add(p stat.Point, least stat.Bytes) {
 		s.Level = s.Try // it drifts
 		return
 	}
-	if s.N == countedSteps {
-		copy(s.Taken[:], s.Taken[1:])
-		s.N--
+	if len(s.Taken) == countedSteps {
+		s.Taken = slices.Delete(s.Taken, 0, 1)
 	}
-	s.Taken[s.N] = Step{s.TryAt, s.Level, s.Try}
-	s.N++
+	s.Taken = append(s.Taken, Step{s.TryAt, s.Level, s.Try})
 	s.Level = s.Try
 }
 
 // counted reports whether there are countedSteps of like size, the first one at that time or later.
 func (s *Steps) counted(from time.Duration) bool {
-	if s.N < countedSteps || s.Taken[0].At < from || s.Taken[countedSteps-1].At-s.Taken[0].At < shortSettle {
+	if len(s.Taken) < countedSteps || s.Taken[0].At < from || s.Taken[countedSteps-1].At-s.Taken[0].At < shortSettle {
 		return false
 	}
 	least, most := stat.Bytes(math.MaxInt64), stat.Bytes(0)
@@ -95,4 +93,4 @@ func (s *Steps) trend() stat.Trend {
 }
 
 // Check implements state.Checker.
-func (s *Steps) Check(time.Duration) bool { return s.N <= countedSteps }
+func (s *Steps) Check(time.Duration) bool { return len(s.Taken) <= countedSteps }

@@ -64,7 +64,7 @@ func TestDriftTakesNoSteps(t *testing.T) {
 	for _, rate := range []float64{0.002, 0.02, 0.2, 0.5} { // MiB/s
 		w := watching(defaults(), 15*time.Second)
 		w.look = func() {
-			if w.Steps.N > 0 {
+			if len(w.Steps.Taken) > 0 {
 				t.Errorf("%v MiB/s: a step at %v", rate, w.now)
 				w.look = func() {}
 			}
@@ -91,7 +91,7 @@ func TestDriftBeforeSteps(t *testing.T) {
 	w := watching(defaults(), 15*time.Second)
 	steps := taking(40960, 30*time.Minute, 2048, 0, 0, 0, 0, 0, 0, 2048, 2048, 2048, 2048)
 	w.watch(6*time.Hour, func(at time.Duration) float64 { return steps(at) + 200*math.Floor(min(at, 4*time.Hour).Minutes()/10) })
-	if from := w.Steps.Taken[0].From / mib; w.Steps.N != countedSteps || from < 40960+2048+3000 {
-		t.Errorf("%d steps, from %d MiB on", w.Steps.N, from)
+	if from := w.Steps.Taken[0].From / mib; len(w.Steps.Taken) != countedSteps || from < 40960+2048+3000 {
+		t.Errorf("%d steps, from %d MiB on", len(w.Steps.Taken), from)
 	}
 }

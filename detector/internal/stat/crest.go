@@ -21,7 +21,7 @@ type Crest[V cmp.Ordered] struct {
 	}
 	Head int // newest
 	Len  int
-	// Rest is the highest value of the slots of the last span but the newest, until the oldest of them expires.
+	// Rest is the highest value of the slots of the last span but the newest, until its own slot expires.
 	Rest  V
 	Until time.Duration
 }
@@ -33,11 +33,13 @@ func (c *Crest[V]) Add(t, span time.Duration, v V) V {
 	if c.Len > 0 && t-newest.Start < span/CrestSlots {
 		newest.Max = max(newest.Max, v)
 	} else {
+		if c.Len > 0 && newest.Max >= c.Rest {
+			c.Rest, c.Until = newest.Max, newest.Start+span
+		}
 		c.Head = (c.Head + 1) % CrestSlots
 		c.Len = min(c.Len+1, CrestSlots)
 		newest = &c.Slots[c.Head]
 		newest.Start, newest.Max = t, v
-		c.Until = 0
 	}
 	if t >= c.Until {
 		c.Rest, c.Until = newest.Max, newest.Start+span
@@ -46,7 +48,9 @@ func (c *Crest[V]) Add(t, span time.Duration, v V) V {
 			if start <= t-span {
 				break
 			}
-			c.Rest, c.Until = max(c.Rest, highest), start+span
+			if highest > c.Rest {
+				c.Rest, c.Until = highest, start+span
+			}
 		}
 	}
 	return max(newest.Max, c.Rest)

@@ -131,7 +131,6 @@ func TestChecks(t *testing.T) {
 		"a negative variance":   {&Trend{Variance: -1}, false},
 		"a window":              {&Window{Span: time.Hour}, true},
 		"a window of no length": {&Window{}, false},
-		"too many blocks":       {&Window{Span: time.Hour, Blocks: make([]Block, MaxBlocks+1)}, false},
 		"a block":               {&Block{Moments: Moments{N: 2, Y: MaxBytes, XX: 1, XY: -5, YY: 7}}, true},
 		"less than no samples":  {&Block{Moments: Moments{N: -1}}, false},
 		"a negative square":     {&Block{Moments: Moments{YY: -1}}, false},

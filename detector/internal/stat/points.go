@@ -13,25 +13,26 @@ import (
 // MaxPoints is the number of points that are kept of a series at one width of blocks: a bound of cost.
 const MaxPoints = 88
 
-// Points are the last points of a series, MaxPoints at most. The zero Points are empty. Each but the first is kept as its
-// difference from the one before, which takes little more than half of the room.
+// Points are the last points of a series, MaxPoints at most. The zero Points are empty. Each is kept as its difference from the
+// one before, the first from the zero Point, which takes little more than half of the room.
 type Points struct {
 	first, last Point
 	n           int
-	rest        []byte // the points after the first
+	all         []byte
 }
 
 // Push adds a point. Beyond MaxPoints it removes the oldest one.
 func (p *Points) Push(at Point) {
 	if p.n == MaxPoints {
-		p.rest = p.rest[:copy(p.rest, p.first.next(p.rest))]
+		rest := new(Point).next(p.all)
+		rest = p.first.next(rest)
+		p.all = append(p.first.after(Point{}, p.all[:0]), rest...) // a sum takes no more bytes than its parts
 		p.n--
 	}
 	if p.n == 0 {
 		p.first = at
-	} else {
-		p.rest = at.after(p.last, p.rest)
 	}
+	p.all = at.after(p.last, p.all)
 	p.last = at
 	p.n++
 }
@@ -47,12 +48,8 @@ func (p *Points) Last() Point { return p.last }
 
 // Append appends the points to a list, oldest first.
 func (p *Points) Append(list []Point) []Point {
-	if p.n == 0 {
-		return list
-	}
-	at := p.first
-	list = append(list, at)
-	for b := p.rest; len(b) > 0; list = append(list, at) {
+	at := Point{}
+	for b := p.all; len(b) > 0; list = append(list, at) {
 		b = at.next(b)
 	}
 	return list
@@ -71,13 +68,8 @@ func (p *Point) next(b []byte) []byte {
 	return b[n+m:]
 }
 
-// GobEncode returns all points as differences, the first one from the zero point.
-func (p *Points) GobEncode() ([]byte, error) {
-	if p.n == 0 {
-		return nil, nil
-	}
-	return append(p.first.after(Point{}, nil), p.rest...), nil
-}
+// GobEncode returns the differences. They belong to the points.
+func (p *Points) GobEncode() ([]byte, error) { return p.all, nil }
 
 // GobDecode replaces the points by those that GobEncode returned.
 func (p *Points) GobDecode(b []byte) error {

@@ -41,7 +41,7 @@ func TestPointsAreKeptAsTheyAre(t *testing.T) {
 				t.Fatalf("%s: %v\nwant %v", name, got, want)
 			}
 		}
-		if bytes := cap(p.rest); bytes > MaxPoints*c.most {
+		if bytes := cap(p.all); bytes > MaxPoints*c.most {
 			t.Errorf("%s: a point takes %d bytes, more than %d", name, bytes/MaxPoints, c.most)
 		}
 	}

@@ -24,8 +24,10 @@ const (
 // spikeReturn of the height reached. A rise that stays is a step or a
 // ramp, and a fall far below its begin is that of a sawtooth.
 type Spikes struct {
-	Slots [spikeSlots]spikeSlot // the last Len ones, oldest first
-	Len   int
+	// The begin of each slot and the lowest value in it, of the last Len ones, oldest first.
+	Starts [spikeSlots]time.Duration
+	Mins   [spikeSlots]Bytes
+	Len    int
 
 	Active bool
 	Base   Bytes // level before the rise
@@ -34,11 +36,6 @@ type Spikes struct {
 	Last   time.Duration // the sample before
 	// Duty is the share of the last ten minutes, roughly, in which a spike was on.
 	Duty float64
-}
-
-type spikeSlot struct {
-	Start time.Duration
-	Min   Bytes
 }
 
 // Add takes the sample y at time t and reports whether a spike ended with it.
@@ -83,25 +80,24 @@ func (s *Spikes) restart() { s.Active, s.Len = false, 0 }
 // baseline returns the lowest value since the time from.
 func (s *Spikes) baseline(from time.Duration) (lowest Bytes, ok bool) {
 	lowest = math.MaxInt64
-	for i := s.Len - 1; i >= 0 && s.Slots[i].Start >= from; i-- {
-		lowest, ok = min(lowest, s.Slots[i].Min), true
+	for i := s.Len - 1; i >= 0 && s.Starts[i] >= from; i-- {
+		lowest, ok = min(lowest, s.Mins[i]), true
 	}
 	return lowest, ok
 }
 
 // note adds a value to the newest slot, or to a new one of that length.
 func (s *Spikes) note(t time.Duration, y Bytes, slot time.Duration) {
-	if s.Len > 0 {
-		if last := &s.Slots[s.Len-1]; t-last.Start < slot {
-			last.Min = min(last.Min, y)
-			return
-		}
+	if last := s.Len - 1; last >= 0 && t-s.Starts[last] < slot {
+		s.Mins[last] = min(s.Mins[last], y)
+		return
 	}
 	if s.Len == spikeSlots {
-		copy(s.Slots[:], s.Slots[1:])
+		copy(s.Starts[:], s.Starts[1:])
+		copy(s.Mins[:], s.Mins[1:])
 		s.Len--
 	}
-	s.Slots[s.Len] = spikeSlot{Start: t, Min: y}
+	s.Starts[s.Len], s.Mins[s.Len] = t, y
 	s.Len++
 }
 

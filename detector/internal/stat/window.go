@@ -4,6 +4,10 @@
 package stat
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -64,15 +68,20 @@ func (w *Window) Add(t time.Duration, y Bytes, covered time.Duration, spikes int
 		if fresh {
 			w.Blocks = append(w.Blocks, Block{Moments: Moments{From: start}})
 		}
-		w.Closed = Block{}
-		for i := range len(w.Blocks) - 1 {
-			w.Closed.merge(&w.Blocks[i])
-		}
+		w.sum()
 	}
 	open := &w.Blocks[len(w.Blocks)-1]
 	open.Add(t, y)
 	open.Covered += min(covered, w.Span)
 	open.Spikes += int64(spikes)
+}
+
+// sum sets Closed.
+func (w *Window) sum() {
+	w.Closed = Block{}
+	for i := range len(w.Blocks) - 1 {
+		w.Closed.merge(&w.Blocks[i])
+	}
 }
 
 // Fit returns the statistics of the window.
@@ -92,8 +101,56 @@ func (w *Window) Fit() Fit {
 	return f
 }
 
+// numbers returns what a block is made of, and blockOf the block that is made of them.
+func (b *Block) numbers() [9]int64 {
+	bits := func(x float64) int64 { return int64(math.Float64bits(x)) }
+	return [...]int64{b.N, int64(b.From), int64(b.Covered), b.Spikes, bits(b.X), bits(b.Y), bits(b.XX), bits(b.XY), bits(b.YY)}
+}
+
+func blockOf(n [9]int64) Block {
+	float := func(bits int64) float64 { return math.Float64frombits(uint64(bits)) }
+	m := Moments{N: n[0], From: time.Duration(n[1]), X: float(n[4]), Y: float(n[5]), XX: float(n[6]), XY: float(n[7]), YY: float(n[8])}
+	return Block{Moments: m, Covered: time.Duration(n[2]), Spikes: n[3]}
+}
+
+// GobEncode returns the span and the blocks, each as the differences of its numbers from those of the one before, most of which
+// are small. Gob itself takes twice the time and the room. Closed follows from the blocks.
+func (w *Window) GobEncode() ([]byte, error) {
+	to := binary.AppendVarint(make([]byte, 0, 16*(1+len(w.Blocks))), int64(w.Span))
+	var before [9]int64
+	for i := range w.Blocks {
+		numbers := w.Blocks[i].numbers()
+		for k, x := range numbers {
+			to = binary.AppendVarint(to, x-before[k])
+		}
+		before = numbers
+		before[1] += int64(w.Span / MaxBlocks) // where the next one begins, unless there is a gap
+	}
+	return to, nil
+}
+
+// GobDecode replaces the window by the one that GobEncode returned.
+func (w *Window) GobDecode(b []byte) error {
+	r := bytes.NewReader(b)
+	span, err := binary.ReadVarint(r)
+	*w = Window{Span: time.Duration(span)}
+	for numbers := [9]int64{}; r.Len() > 0; numbers[1] += span / MaxBlocks {
+		if len(w.Blocks) == MaxBlocks {
+			return errors.New("too many blocks")
+		}
+		for k := range numbers {
+			change, failed := binary.ReadVarint(r)
+			numbers[k] += change
+			err = cmp.Or(err, failed)
+		}
+		w.Blocks = append(w.Blocks, blockOf(numbers))
+	}
+	w.sum()
+	return err
+}
+
 // Check implements state.Checker.
-func (w *Window) Check(time.Duration) bool { return w.Span >= MaxBlocks && len(w.Blocks) <= MaxBlocks }
+func (w *Window) Check(time.Duration) bool { return w.Span >= MaxBlocks }
 
 // Check implements state.Checker: the line of the block is finite.
 func (b *Block) Check(last time.Duration) bool {

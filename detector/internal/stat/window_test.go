@@ -4,6 +4,7 @@
 package stat
 
 import (
+	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
@@ -196,5 +197,40 @@ func TestCrowdedWindow(t *testing.T) {
 	}
 	if f := w.Fit(); len(w.Blocks) != 1 || f.N != 100_000 {
 		t.Errorf("%d blocks hold %d samples", len(w.Blocks), f.N)
+	}
+}
+
+// FuzzWindow: a window is restored to the last digit. Whatever the bytes are, they are refused or are those of what was read.
+func FuzzWindow(f *testing.F) {
+	w := Window{Span: time.Hour}
+	for i := range 50 {
+		w.Add(start+time.Duration(i*i)*time.Second, Bytes(i*i)*mib, time.Second, i%2)
+		saved, _ := w.GobEncode()
+		var again Window
+		if err := again.GobDecode(saved); err != nil || fmt.Sprint(w) != fmt.Sprint(again) {
+			f.Fatalf("%v: %v, then %v", err, w, again)
+		}
+		f.Add(saved)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var w, again Window
+		if w.GobDecode(b) != nil {
+			return
+		}
+		saved, _ := w.GobEncode()
+		if err := again.GobDecode(saved); err != nil || fmt.Sprint(w) != fmt.Sprint(again) {
+			t.Errorf("%v: %v, then %v", err, w, again)
+		}
+	})
+}
+
+// What ends within a block, or has one too many, is refused.
+func TestWindowsThatCannotBe(t *testing.T) {
+	const block = 9
+	for n, ok := range map[int]bool{0: false, 1: true, block: false, 1 + block: true, 1 + MaxBlocks*block: true, 1 + (MaxBlocks+1)*block: false} {
+		var w Window
+		if err := w.GobDecode(make([]byte, n)); (err == nil) != ok || ok && len(w.Blocks) != n/block {
+			t.Errorf("%d bytes: %d blocks, %v", n, len(w.Blocks), err)
+		}
 	}
 }
