@@ -111,7 +111,7 @@ func (s *summary) limits() error {
 			}
 		}
 		s.bounded.rows = append(s.bounded.rows, []string{
-			[]string{"the end is the limit", "the end is the GPU's"}[rule], fmt.Sprintf("%d/%d", f.found, f.leaks), strconv.Itoa(f.ooms),
+			[]string{"the end is the limit", "the end is the capacity"}[rule], fmt.Sprintf("%d/%d", f.found, f.leaks), strconv.Itoa(f.ooms),
 			share(f.paged, f.ooms), share(f.ahead, f.ooms), share(f.ahead3, f.ooms), strconv.Itoa(f.scenarios[fleet.Healthy]),
 			strconv.Itoa(f.alarmed[fleet.Healthy]), strconv.Itoa(paged), strconv.Itoa(ticketed),
 		})

@@ -78,21 +78,21 @@ var limitHealthy = []Family{
 		w.start(j, w.soon())
 	}},
 	{Name: "cache_fills_and_is_freed", About: "A training of variable length whose caching allocator fills up to the limit, and gives its cache back where an allocation fails.", build: func(w *world) {
-		w.fullCache(alloc.Options{})
+		w.fullCache(0.98, alloc.Options{})
 	}},
 	{Name: "cache_is_collected", About: "The same with garbage_collection_threshold and a memory fraction.", build: func(w *world) {
-		w.fullCache(alloc.Options{Limit: w.share(0.90, 0.94), GCThreshold: w.u(0.7, 0.95)})
+		w.fullCache(0.86, alloc.Options{Limit: w.share(0.90, 0.94), GCThreshold: w.u(0.7, 0.95)})
 	}},
 	{Name: "cache_is_emptied", About: "The same, and each evaluation ends with torch.cuda.empty_cache.", build: func(w *world) {
-		c := w.fullCache(alloc.Options{Expandable: w.chance(0.3)})
+		c := w.fullCache(0.98, alloc.Options{Expandable: w.chance(0.3)})
 		c.evalEvery, c.onEval = w.span(5*time.Minute, 2*time.Hour), func(p *proc) { p.cache.EmptyCache() }
 	}},
-	{Name: "day_and_night", About: "A server of conversations that fill some 90 % of its limit at the busiest hour.", build: func(w *world) {
+	{Name: "day_and_night", About: "A server of conversations that fill some 80 to 95 % of its limit at the busiest hour.", build: func(w *world) {
 		c, ctx := w.chat(), w.contextSize()
 		c.most = w.n(100, 300)
 		c.weights = w.share(0.3, 0.6)
 		parts := uint64(c.most) * 15 / 4 // that they have together
-		c.state = (w.share(0.86, 0.92) - c.weights - c.weights/20 - ctx) / parts * 8
+		c.state = (w.share(0.82, 0.88) - c.weights - c.weights/20 - ctx) / parts * 8
 		w.end = max(w.end, 24*time.Hour)
 		c.traffic.swing = w.u(0.6, 0.95)
 		c.traffic.mean = w.u(0.6, 1) * float64(c.most) / c.lasts.Seconds()
@@ -182,10 +182,10 @@ func (w *world) preallocating() *job {
 	return w.serve(c.run, c.options)
 }
 
-// fullCache starts a training that would fit into 85 to 92 % of the limit if its allocator did not cache.
-func (w *world) fullCache(o alloc.Options) *training {
+// fullCache starts a training that would fit into the limit if its allocator did not cache: it has up to that part (0 to 1) of it.
+func (w *world) fullCache(most float64, o alloc.Options) *training {
 	c := w.training().variable(w)
-	peak := w.share(0.90, 0.98) - 700*alloc.MiB // of its context and libraries
+	peak := w.share(most-0.08, most) - 700*alloc.MiB // of its context and libraries
 	c.weights, c.states = peak/8, peak/4
 	c.acts = peak - c.weights - c.states
 	c.evalActs = c.acts / 2
