@@ -254,7 +254,7 @@ SEEDS ?= 301-310
 .PHONY: bench-detect
 bench-detect: ## measure the detector, a line for each population, and write bin/DETECT.md
 	mkdir -p $(BIN)
-	cd e2e/bench && $(GO) run . --summary=fleet,probes,reports,lives --seeds=$(SEEDS) > $(BIN)/DETECT.md
+	cd e2e/bench && $(GO) run . --summary=fleet,probes,reports,lives,limits --seeds=$(SEEDS) > $(BIN)/DETECT.md
 
 # Each writes bin/NAME.md: a line for each family and the rules of other systems, the public reports
 # one by one, chains of lives, what each constant costs at half and at double (an hour).

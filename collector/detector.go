@@ -24,7 +24,7 @@ var detectorFamily = family{name: "detector", enabled: true, metrics: slices.Con
 		"{memory}": "the used memory of the GPU instance",
 		"{owner}":  "the GPU instance (its leaking processes and what no process accounts for, together)",
 		"{oom}":    "the memory of the GPU instance is full: gpu_mig_oom_headroom_bytes / gpu_mig_oom_rate_bytes_per_second; +Inf: judged, and nothing foretells an end",
-	}, func(in *sampler.InstanceState) *detector.Verdict { return domainVerdict(&in.Judgement) }),
+	}, func(in *sampler.MemoryState) *detector.Verdict { return domainVerdict(&in.Judgement) }),
 	verdictMetrics("gpu_process_", map[string]string{
 		"{memory}": "the GPU memory of the process",
 		"{owner}":  "the process",
@@ -36,7 +36,7 @@ var detectorFamily = family{name: "detector", enabled: true, metrics: slices.Con
 		"{oom}":    "the memory of the GPU or GPU instance is full, if this pod or job leaks or brings a tenth of the growth or more; +Inf: judged, and it does not",
 	}, func(w *sampler.WorkloadState) *detector.Verdict { return &w.Verdict }),
 	domainMetrics("gpu_", "GPU", func(d *sampler.DeviceState) *detector.Judgement[gpu.ProcessID] { return &d.Judgement }),
-	domainMetrics("gpu_mig_", "GPU instance", func(in *sampler.InstanceState) *detector.Judgement[gpu.ProcessID] { return &in.Judgement }),
+	domainMetrics("gpu_mig_", "GPU instance", func(in *sampler.MemoryState) *detector.Judgement[gpu.ProcessID] { return &in.Judgement }),
 	otherMetrics,
 	findingMetrics,
 	incidentMetrics,

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -111,6 +112,13 @@ func (e *emitter) emitAll(r *row, all *entities) {
 func (e *emitter) maybe(o optional, labels ...string) {
 	if o.OK {
 		e.emit(o.V, labels...)
+	}
+}
+
+// limits emits a series for each limit.
+func (e *emitter) limits(list []gpu.Limit) {
+	for _, l := range list {
+		e.emit(float64(l.Bytes), l.Source)
 	}
 }
 

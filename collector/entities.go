@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -88,7 +87,7 @@ func (l *entities) addDevice(d *sampler.DeviceState) {
 	}
 	for i := range d.Instances {
 		in := &d.Instances[i]
-		values := []string{index, uuid, sampler.InstanceID(gpu.Some(in.ID)), in.Profile}
+		values := []string{index, uuid, sampler.InstanceID(in.Instance), in.Profile}
 		l.add(ofInstance, in, d, &in.Judgement.Device, append(values, l.of.fleet.places(d, in.Owner)...)...)
 	}
 	for i := range d.Processes {

@@ -61,14 +61,14 @@ var processLabels = []string{"gpu", "uuid", "gpu_instance", "pid", "process", "n
 
 // subject is what the metrics of a scope are read from.
 type subject interface {
-	sampler.State | sampler.DeviceState | sampler.InstanceState | sampler.ProcessState | sampler.WorkloadState | sampler.UnreleasedState | sampler.FindingState
+	sampler.State | sampler.DeviceState | sampler.MemoryState | sampler.ProcessState | sampler.WorkloadState | sampler.UnreleasedState | sampler.FindingState
 }
 
 func scopeOf[T subject]() scope {
 	switch any((*T)(nil)).(type) {
 	case *sampler.DeviceState:
 		return ofGPU
-	case *sampler.InstanceState:
+	case *sampler.MemoryState:
 		return ofInstance
 	case *sampler.ProcessState:
 		return ofProcess

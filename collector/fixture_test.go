@@ -87,12 +87,13 @@ func fullGPU() *sampler.DeviceState {
 			Architecture: "hopper", DriverVersion: "580.65.06", CUDAVersion: "13.0", CoherentMemory: true, Minor: gpu.Some(7),
 		},
 		Up: true, SampleTime: fixtureAt(99.5), Missed: 11,
-		XIDs:   []sampler.XIDState{{Code: 48}, {Code: 79, Count: 12, Last: fixtureAt(42)}},
-		Memory: gpu.Memory{Total: gpu.Some(uint64(80e9)), Used: gpu.Some(uint64(50e9)), Free: gpu.Some(uint64(29e9)), Reserved: gpu.Some(uint64(1e9))},
-
+		XIDs: []sampler.XIDState{{Code: 48}, {Code: 79, Count: 12, Last: fixtureAt(42)}},
+		MemoryState: sampler.MemoryState{
+			Memory:    gpu.Memory{Total: gpu.Some(uint64(80e9)), Used: gpu.Some(uint64(50e9)), Free: gpu.Some(uint64(29e9)), Reserved: gpu.Some(uint64(1e9))},
+			Judgement: judgement(100, true),
+		},
 		UsedPeak: gpu.Some(uint64(51e9)), Unattributed: gpu.Some(uint64(2e9)), MIGEnabled: gpu.Some(false),
-		Status:    fullStatus(),
-		Judgement: judgement(100, true),
+		Status: fullStatus(),
 		Processes: []sampler.ProcessState{
 			{
 				Process: gpu.Process{
@@ -122,16 +123,16 @@ func fullGPU() *sampler.DeviceState {
 		},
 		ProcessesKnown: true, ProcessCount: 20, OtherProcesses: 18, OtherUsed: 3e9, ExitsNearCapacity: 19,
 		Workloads: []sampler.WorkloadState{
-			{Namespace: "ml", Pod: "train-0", SlurmJob: "4711", Used: 31e9, Verdict: verdict(400, true), Limits: []gpu.Limit{{Source: gpu.LimitDmem, Of: "/pods/train-0", Bytes: 61e9, Charged: gpu.Some(uint64(30.5e9))}}},
-			{SlurmJob: "4712", Used: 32e9, Verdict: detector.Verdict{}},
+			{Who: finding.Who{Namespace: "ml", Pod: "train-0", SlurmJob: "4711", Whole: true}, Used: 31e9, Verdict: verdict(400, true), Limits: []gpu.Limit{{Source: gpu.LimitDmem, Of: "/pods/train-0", Bytes: 61e9, Charged: gpu.Some(uint64(30.5e9))}}},
+			{Who: finding.Who{SlurmJob: "4712", Whole: true}, Used: 32e9, Verdict: detector.Verdict{}},
 		},
 		Unreleased: []sampler.UnreleasedState{
 			{ID: gpu.ProcessID{PID: 1001, Start: 400}, Owner: trainer(), Used: 6e9, Since: fixtureSince(-90)},
 			{ID: gpu.ProcessID{PID: 1003, Start: 600}, Owner: &gpu.Owner{}, Used: 6.5e9, Since: fixtureSince(-80)},
 		},
-		Limited: []sampler.LimitedState{limited()},
+		Limited: []sampler.MemoryState{limited()},
 		Findings: []sampler.FindingState{
-			{Limit: &limitKey, Finding: finding.Finding{Who: finding.Of(trainer()), OOM: detector.Of(1357), Evidence: detector.EvidenceLeak, OOMDue: true}},
+			{MemoryKey: sampler.MemoryKey{Of: limitKey.Of}, Finding: finding.Finding{Who: finding.Of(trainer()), OOM: detector.Of(1357), Evidence: detector.EvidenceLeak, OOMDue: true}},
 			{Finding: finding.Finding{Who: finding.Of(trainer()), OOM: detector.Of(4321), Evidence: detector.EvidenceFilling, OOMDue: true, Zombie: detector.Of(7e9), CrashLoop: true}},
 			{Finding: finding.Finding{Who: finding.Who{Namespace: "ml", Pod: "train-0", Whole: true}, Leaking: detector.Of(1234), LeakDue: true}},
 			{Finding: finding.Finding{Unreleased: detector.Of(7.5e9), NearlyFull: true}},
@@ -145,12 +146,12 @@ func fullGPU() *sampler.DeviceState {
 	return d
 }
 
-var limitKey = sampler.LimitKey{Instance: gpu.Some(uint32(9)), Of: "/pods/train-0", ID: gpu.ProcessID{PID: 1001, Start: 500}}
+var limitKey = sampler.MemoryKey{Instance: gpu.Some(uint32(9)), Of: "/pods/train-0", ID: gpu.ProcessID{PID: 1001, Start: 500}}
 
 // limited is a pod with a limit.
-func limited() sampler.LimitedState {
-	return sampler.LimitedState{
-		LimitKey: limitKey, Who: finding.Of(trainer()), Limits: []gpu.Limit{{Source: gpu.LimitDmem, Of: "/pods/train-0", Bytes: 60e9, Charged: gpu.Some(uint64(30.5e9))}},
+func limited() sampler.MemoryState {
+	return sampler.MemoryState{
+		MemoryKey: limitKey, Who: finding.Of(trainer()), Limits: []gpu.Limit{{Source: gpu.LimitDmem, Of: "/pods/train-0", Bytes: 60e9, Charged: gpu.Some(uint64(30.5e9))}},
 		Memory: gpu.Memory{Total: gpu.Some(uint64(60e9)), Used: gpu.Some(uint64(30e9)), Reserved: gpu.Some(uint64(0.5e9))}, Judgement: judgement(1100, true),
 	}
 }
@@ -261,24 +262,24 @@ func migGPU() *sampler.DeviceState {
 	}
 	return &sampler.DeviceState{
 		Info: gpu.Info{Index: 3, UUID: "GPU-mig"}, Up: true, SampleTime: fixtureAt(99), MIGEnabled: gpu.Some(true),
-		Memory: gpu.Memory{Total: gpu.Some(uint64(8000)), Used: gpu.Some(uint64(5000)), Free: gpu.Some(uint64(3000))},
+		MemoryState: sampler.MemoryState{
+			Memory:    gpu.Memory{Total: gpu.Some(uint64(8000)), Used: gpu.Some(uint64(5000)), Free: gpu.Some(uint64(3000))},
+			Judgement: detector.Judgement[gpu.ProcessID]{Resets: [detector.NumReasons]uint64{0, 1, 0}},
+		},
 		// With GPU 0 these tell each of the flags from the others.
-		Status:    gpu.Status{ECC: gpu.ECC{Enabled: gpu.Some(true), RemapPending: gpu.Some(false), RemapFailed: gpu.Some(true)}},
-		Judgement: detector.Judgement[gpu.ProcessID]{Resets: [detector.NumReasons]uint64{0, 1, 0}},
-		Instances: []sampler.InstanceState{
+		Status: gpu.Status{ECC: gpu.ECC{Enabled: gpu.Some(true), RemapPending: gpu.Some(false), RemapFailed: gpu.Some(true)}},
+		Instances: []sampler.MemoryState{
 			{
-				Instance: gpu.Instance{ID: 1, Profile: "3g.40gb", Memory: memory(4000), Devices: []gpu.MIGDevice{
-					{ComputeInstance: 0, UUID: "MIG-a"}, {ComputeInstance: 1, UUID: "MIG-b"},
-				}},
-				Judgement: judgement(500, true),
+				MemoryKey: sampler.MemoryKey{Instance: gpu.Some(uint32(1))}, Profile: "3g.40gb", Memory: memory(4000), Judgement: judgement(500, true),
+				Devices: []gpu.MIGDevice{{ComputeInstance: 0, UUID: "MIG-a"}, {ComputeInstance: 1, UUID: "MIG-b"}},
 			},
-			{Instance: gpu.Instance{ID: 2, Profile: "1g.10gb", Memory: memory(1000)}},
+			sampler.InstanceOf(&gpu.Instance{ID: 2, Profile: "1g.10gb", Memory: memory(1000)}),
 		},
 		Processes: []sampler.ProcessState{process(1, 600), process(2, 700)}, ProcessesKnown: true, ProcessCount: 2,
 		Workloads: []sampler.WorkloadState{
-			{Instance: gpu.Some(uint32(1)), Namespace: "ml", Pod: "mig-0", Used: 1300, Verdict: verdict(800, false)},
+			{Instance: gpu.Some(uint32(1)), Who: finding.Who{Namespace: "ml", Pod: "mig-0", Whole: true}, Used: 1300, Verdict: verdict(800, false)},
 		},
-		Findings: []sampler.FindingState{{Instance: gpu.Some(uint32(1)), Finding: finding.Finding{Who: finding.Who{Process: "worker"}, OOM: detector.Of(8), Evidence: detector.EvidenceLeak, OOMDue: true}}},
+		Findings: []sampler.FindingState{{MemoryKey: sampler.MemoryKey{Instance: gpu.Some(uint32(1))}, Finding: finding.Finding{Who: finding.Who{Process: "worker"}, OOM: detector.Of(8), Evidence: detector.EvidenceLeak, OOMDue: true}}},
 		Unreleased: []sampler.UnreleasedState{
 			{Instance: gpu.Some(uint32(1)), ID: gpu.ProcessID{PID: 3002, Start: 8}, Owner: &gpu.Owner{Process: "worker", Namespace: "ml", Pod: "mig-0"}, Used: 900},
 		},

@@ -45,21 +45,21 @@ var migFamily = family{name: "mig", enabled: true, metrics: []metric{
 	gauges("gpu_mig_info",
 		"Always 1; names each MIG device, which is a compute instance of a GPU instance. Those of one GPU instance share its memory.",
 		[]string{"compute_instance", "mig_uuid"},
-		func(in *sampler.InstanceState, e *emitter) {
+		func(in *sampler.MemoryState, e *emitter) {
 			for _, dev := range in.Devices {
 				e.emit(1, strconv.FormatUint(uint64(dev.ComputeInstance), 10), dev.UUID)
 			}
 		}),
 	gauge("gpu_mig_memory_total_bytes",
 		"Memory of the GPU instance in bytes: used + free + reserved.",
-		func(in *sampler.InstanceState) optional { return number(in.Memory.Total) }),
+		func(in *sampler.MemoryState) optional { return number(in.Memory.Total) }),
 	gauge("gpu_mig_memory_used_bytes",
 		"Memory of the GPU instance in use, in bytes: total - free - reserved. Where the driver does not tell what it reserves, that is included.",
-		func(in *sampler.InstanceState) optional { return number(in.Memory.Used) }),
+		func(in *sampler.MemoryState) optional { return number(in.Memory.Used) }),
 	gauge("gpu_mig_memory_free_bytes",
 		"Memory of the GPU instance that can still be allocated, in bytes.",
-		func(in *sampler.InstanceState) optional { return number(in.Memory.Free) }),
+		func(in *sampler.MemoryState) optional { return number(in.Memory.Free) }),
 	gauge("gpu_mig_memory_reserved_bytes",
 		"Memory of the GPU instance that the driver keeps for itself, in bytes. Absent where the driver does not tell.",
-		func(in *sampler.InstanceState) optional { return number(in.Memory.Reserved) }),
+		func(in *sampler.MemoryState) optional { return number(in.Memory.Reserved) }),
 }}

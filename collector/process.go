@@ -12,11 +12,7 @@ var processFamily = family{name: "process", enabled: true, metrics: []metric{
 	gauges("gpu_process_memory_limit_bytes",
 		"The most GPU memory in bytes that the process may hold, alone or with its control group. source is nvml, dmem, hami, mps or framework.",
 		[]string{"source"},
-		func(p *sampler.ProcessState, e *emitter) {
-			for _, l := range p.Limits {
-				e.emit(float64(l.Bytes), l.Source)
-			}
-		}),
+		func(p *sampler.ProcessState, e *emitter) { e.limits(p.Limits) }),
 	gauge("gpu_process_sm_utilization_ratio",
 		"Share (0 to 1) of the streaming multiprocessors that the process kept busy over 5 seconds, which the driver may average, so that short work shows as little. It is up to 5 seconds old. Absent is not idle.",
 		func(p *sampler.ProcessState) optional { return number(p.SM) }),

@@ -85,7 +85,7 @@ func fleetOf(n int) *sampler.State {
 		d.Memory.Used, d.Judgement.T = gpu.Some(uint64(i)), 1
 		d.Judgement.Device = detector.Verdict{Judged: true, Leak: i%3 == 0, Trough: detector.Of(float64(i)), SecondsToOOM: detector.Of(1)}
 		if i == 4 {
-			d.Instances = []sampler.InstanceState{{Instance: gpu.Instance{ID: 2, Profile: "1g", Owner: &gpu.Owner{Pod: "q"}, Memory: d.Memory}, Judgement: d.Judgement}}
+			d.Instances = []sampler.MemoryState{{MemoryKey: sampler.MemoryKey{Instance: gpu.Some(uint32(2))}, Profile: "1g", Owner: &gpu.Owner{Pod: "q"}, Memory: d.Memory, Judgement: d.Judgement}}
 		}
 		s.Devices = append(s.Devices, d)
 	}

@@ -15,11 +15,7 @@ var workloadFamily = family{name: "workload", enabled: true, metrics: []metric{
 	gauges("gpu_workload_memory_limit_bytes",
 		"The most GPU memory in bytes that the pod or Slurm job may hold. source is nvml, dmem, hami or mps.",
 		[]string{"source"},
-		func(w *sampler.WorkloadState, e *emitter) {
-			for _, l := range w.Limits {
-				e.emit(float64(l.Bytes), l.Source)
-			}
-		}),
+		func(w *sampler.WorkloadState, e *emitter) { e.limits(w.Limits) }),
 	gauges("gpu_process_device_open",
 		"Always 1: the process has this device file of the driver open, whether it holds GPU memory or not. "+
 			"Such processes keep a GPU from being reset and the driver from being unloaded. At most 256 are shown. "+

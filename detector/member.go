@@ -162,8 +162,8 @@ func (d *Domain[K]) endMember(key K, m *member) {
 	}
 }
 
-// Exited returns the members that are gone with the last frame. It costs nothing, and is valid until the next one.
-func (d *Domain[K]) Exited() []Exit[K] { return d.out.Exited }
+// Lost reports whether a member is gone that no Judgement has told yet.
+func (d *Domain[K]) Lost() bool { return !d.judged && len(d.out.Exited) > 0 }
 
 // Knows reports whether a Judgement can still have that key: the process is a member, or its memory may have stayed.
 func (d *Domain[K]) Knows(key K) bool {

@@ -32,12 +32,12 @@ func fixture() *sampler.State {
 	memory := func(total uint64) gpu.Memory { return gpu.Memory{Total: gpu.Some(total), Used: gpu.Some(total / 2)} }
 	return &sampler.State{Time: epoch, Devices: []*sampler.DeviceState{
 		{
-			Info: gpu.Info{Index: 0, UUID: "GPU-leaks"}, Up: true, SampleTime: epoch, Memory: memory(80 << 30), Judgement: leaks(90 * time.Minute),
+			Info: gpu.Info{Index: 0, UUID: "GPU-leaks"}, Up: true, SampleTime: epoch, MemoryState: sampler.MemoryState{Memory: memory(80 << 30), Judgement: leaks(90 * time.Minute)},
 			ProcessCount: 1, Processes: []sampler.ProcessState{{Process: gpu.Process{ID: gpu.ProcessID{PID: 42, Start: 7}}, Verdict: leaks(90 * time.Minute).Device}},
 		},
 		{
-			Info: gpu.Info{Index: 1, UUID: "GPU-mig"}, Up: true, SampleTime: epoch, Memory: memory(80 << 30),
-			Instances: []sampler.InstanceState{{Instance: gpu.Instance{ID: 3, Profile: "2g.20gb", Memory: memory(20 << 30)}, Judgement: leaks(20 * time.Minute)}},
+			Info: gpu.Info{Index: 1, UUID: "GPU-mig"}, Up: true, SampleTime: epoch, MemoryState: sampler.MemoryState{Memory: memory(80 << 30)},
+			Instances: []sampler.MemoryState{{MemoryKey: sampler.MemoryKey{Instance: gpu.Some(uint32(3))}, Profile: "2g.20gb", Memory: memory(20 << 30), Judgement: leaks(20 * time.Minute)}},
 		},
 		{Info: gpu.Info{Index: 2, UUID: "GPU-lost"}, SampleTime: epoch.Add(-3 * time.Minute)},
 		{Info: gpu.Info{Index: 4, UUID: "GPU-bare", Name: `a "quoted" one`}, Up: true, SampleTime: epoch},
@@ -247,7 +247,7 @@ func TestSites(t *testing.T) {
 func TestVerdictsEmpty(t *testing.T) {
 	w := request(testHandler(t, &sampler.State{Time: epoch, DriverReason: "no_permission"}), "GET", "/api/v1/verdicts")
 	const want = `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","severity":"page","text":"The driver does not answer (no_permission): this user may not open /dev/nvidiactl.",` +
-		`"findings":[{"severity":"page","alert":"GPUDriverDown","text":"The driver does not answer (no_permission): this user may not open /dev/nvidiactl."}],"driver":{"up":false,"reason":"no_permission","pci_devices":null},"devices":[]}}` + "\n"
+		`"findings":[{"severity":"page","alert":"GPUDriverDown","text":"The driver does not answer (no_permission): this user may not open /dev/nvidiactl."}],"last_incident":null,"driver":{"up":false,"reason":"no_permission","pci_devices":null},"devices":[]}}` + "\n"
 	if got := w.Body.String(); got != want {
 		t.Errorf("got %s", got)
 	}

@@ -58,18 +58,16 @@ func Of(o *gpu.Owner) Who {
 
 // Common returns the labels that both have. Labels that differ are empty.
 func (w Who) Common(other Who) Who {
-	same := func(a *string, b string) {
-		if *a != b {
-			*a = ""
+	both := func(a, b string) string {
+		if a == b {
+			return a
 		}
+		return ""
 	}
-	same(&w.Namespace, other.Namespace)
-	same(&w.Pod, other.Pod)
-	same(&w.Container, other.Container)
-	same(&w.SlurmJob, other.SlurmJob)
-	same(&w.Process, other.Process)
-	same(&w.User, other.User)
-	return w
+	return Who{
+		Namespace: both(w.Namespace, other.Namespace), Pod: both(w.Pod, other.Pod), Container: both(w.Container, other.Container),
+		SlurmJob: both(w.SlurmJob, other.SlurmJob), Process: both(w.Process, other.Process), User: both(w.User, other.User),
+	}
 }
 
 // AsWhole returns the pod or job; without one, the same labels.

@@ -141,7 +141,7 @@ func (i *Incident) describe() string {
 	default:
 		text = name + " ended when " + i.Memory + " was full"
 	}
-	if i.Used.OK && i.Capacity.OK {
+	if i.Kind.Foretold() && i.Used.OK && i.Capacity.OK {
 		text += fmt.Sprintf(" (%s of %s)", humanize.Bytes(float64(i.Used.V)), humanize.Bytes(float64(i.Capacity.V)))
 	}
 	if most, bytes, over := i.filler(); most != nil && most.Used.OK {

@@ -5,7 +5,6 @@ package sampler
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -147,14 +146,8 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 	if l.slow {
 		l.makeCurves(state)
 	}
-	state.Curve = l.memories[wholeGPU].curve
-	for i := range state.Instances {
-		in := &state.Instances[i]
-		in.Curve = l.memories[gpu.Some(in.ID)].curve
-	}
-	for i := range state.Limited {
-		x := &state.Limited[i]
-		x.Curve = l.limited[x.LimitKey].curve
+	for _, d := range state.memories() {
+		d.Curve = l.memories[d.MemoryKey].curve
 	}
 	for i := range state.Processes {
 		p := &state.Processes[i]
@@ -168,18 +161,10 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 
 // remember adds the samples to the histories.
 func (l *loop) remember(sample *gpu.Sample, state *DeviceState) {
-	add := func(m *memory, used gpu.Opt[uint64], v *detector.Verdict) {
-		m.history.add(sample.T, used, v)
-		m.hour.Add(sample.T, used)
-	}
-	add(l.memories[wholeGPU], state.Memory.Used, &state.Judgement.Device)
-	for i := range state.Instances {
-		in := &state.Instances[i]
-		add(l.memories[gpu.Some(in.ID)], in.Memory.Used, &in.Judgement.Device)
-	}
-	for i := range state.Limited {
-		x := &state.Limited[i]
-		add(l.limited[x.LimitKey], x.Memory.Used, &x.Judgement.Device)
+	for _, d := range state.memories() {
+		m := l.memories[d.MemoryKey]
+		m.history.add(sample.T, d.Memory.Used, &d.Judgement.Device)
+		m.hour.Add(sample.T, d.Memory.Used)
 	}
 	for i := range state.Processes {
 		p := &state.Processes[i]
@@ -195,7 +180,7 @@ func (l *loop) makeCurves(state *DeviceState) {
 		}
 		return h.curve(m.domain.Troughs(nil, of, h.last-historySpan), l.ahead)
 	}
-	for _, m := range slices.AppendSeq(slices.Collect(maps.Values(l.memories)), maps.Values(l.limited)) {
+	for _, m := range l.memories {
 		m.curve = curveOf(&m.history, m, detector.Subject[gpu.ProcessID]{Kind: detector.KindDevice})
 	}
 	for _, e := range l.processes.entries {
@@ -203,7 +188,7 @@ func (l *loop) makeCurves(state *DeviceState) {
 	}
 	for _, p := range drawnOf(state.Processes, l.sampler.cfg.Detector.ClearThreshold()) {
 		e := l.processes.entries[keyOf(&p.Process)]
-		e.curve = curveOf(&e.history, l.memories[p.Instance], detector.Subject[gpu.ProcessID]{Kind: detector.KindMember, Key: p.ID})
+		e.curve = curveOf(&e.history, l.memories[MemoryKey{Instance: p.Instance}], detector.Subject[gpu.ProcessID]{Kind: detector.KindMember, Key: p.ID})
 	}
 }
 

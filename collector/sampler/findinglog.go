@@ -4,7 +4,6 @@
 package sampler
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // findingLog logs each message on a memory when it begins, and when it is over. So you can read in the morning what the page
@@ -26,10 +24,9 @@ type findingLog struct {
 
 // messageKey names a message for its whole life.
 type messageKey struct {
-	instance gpu.Opt[uint32]
-	limit    LimitKey // of the memory; the zero one is none
-	alert    string   // finding.Leak also for finding.OutOfMemory
-	who      finding.Who
+	memory MemoryKey
+	alert  string // finding.Leak also for finding.OutOfMemory
+	who    finding.Who
 }
 
 // update logs the differences between a new state and the last one. Messages on a memory that could not be read stay.
@@ -53,9 +50,9 @@ func (l *findingLog) update(logger log.Logger, state *DeviceState) {
 
 // domain logs the new messages on a memory.
 func (l *findingLog) domain(logger log.Logger, d *Domain, now map[messageKey]finding.Message) {
-	v, of := &d.Judgement.Device, cmp.Or(d.limit(), &LimitKey{})
+	v := &d.Judgement.Device
 	for k, before := range l.known {
-		if k.instance == d.Instance && k.limit == *of && !v.Judged && !v.Muted && !d.judged() {
+		if k.memory == d.MemoryKey && !v.Judged && !v.Muted && !d.judged() {
 			now[k] = before
 		}
 	}
@@ -63,7 +60,7 @@ func (l *findingLog) domain(logger log.Logger, d *Domain, now map[messageKey]fin
 		return
 	}
 	for _, m := range d.Messages() {
-		k := messageKey{d.Instance, *of, m.Alert, m.Who}
+		k := messageKey{d.MemoryKey, m.Alert, m.Who}
 		if m.Alert == finding.OutOfMemory {
 			k.alert = finding.Leak
 		}

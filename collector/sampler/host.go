@@ -26,10 +26,9 @@ const jobsInterval = time.Second
 
 // host is what the system shows of the GPUs, not the driver. It is immutable.
 type host struct {
-	pci     gpu.Opt[int]
-	holders []DeviceHolder
-	// limits bound the memory of processes.
-	limits     map[limitedProcess][]gpu.Limit
+	pci        gpu.Opt[int]
+	holders    []DeviceHolder
+	limits     map[string]map[gpu.ProcessID][]gpu.Limit // of processes, by the UUID of the GPU
 	allotments []workload.Allotment
 	// walked says that the owners were asked, failed that a part of that failed, and took how long it took.
 	walked, failed bool
@@ -193,7 +192,7 @@ func instanceNamed(d *DeviceState, device string) (instance gpu.Opt[uint32], ok 
 	for i := range d.Instances {
 		for _, m := range d.Instances[i].Devices {
 			if m.UUID == device {
-				return gpu.Some(d.Instances[i].ID), true
+				return d.Instances[i].Instance, true
 			}
 		}
 	}

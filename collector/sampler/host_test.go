@@ -19,9 +19,9 @@ func TestAllotmentsOf(t *testing.T) {
 	const uuid = "GPU-11111111-2222-3333-4444-555555555555"
 	d := &DeviceState{
 		Info: gpu.Info{UUID: uuid, Minor: gpu.Some(1)},
-		Instances: []InstanceState{
-			{Instance: gpu.Instance{ID: 5, Devices: []gpu.MIGDevice{{UUID: "MIG-a"}, {UUID: "MIG-b"}}}},
-			{Instance: gpu.Instance{ID: 6, Devices: []gpu.MIGDevice{{UUID: "MIG-c"}}}},
+		Instances: []MemoryState{
+			InstanceOf(&gpu.Instance{ID: 5, Devices: []gpu.MIGDevice{{UUID: "MIG-a"}, {UUID: "MIG-b"}}}),
+			InstanceOf(&gpu.Instance{ID: 6, Devices: []gpu.MIGDevice{{UUID: "MIG-c"}}}),
 		},
 	}
 	for device, want := range map[string]string{

@@ -16,7 +16,7 @@ import (
 // tell keeps an incident on a memory, as it was at the last sample. died are the processes that have ended since. more adds what only
 // its kind has; it may be nil.
 func (l *loop) tell(kind incident.Kind, of *Domain, died []processKey, more func(*incident.Incident)) {
-	m := l.memoryOn(of)
+	m := l.memories[of.MemoryKey]
 	if l.sampler.cfg.Incidents == nil || m == nil {
 		return
 	}
@@ -30,7 +30,7 @@ func (l *loop) tell(kind incident.Kind, of *Domain, died []processKey, more func
 	}
 	from := max(m.hour.Since(), (to - incident.Span).Truncate(incident.Step)) // its use may not be known at all, or not any more
 	i := &incident.Incident{
-		Kind: kind, Time: wall(to), GPU: l.info.IndexLabel(), UUID: l.info.UUID, Memory: of.Name,
+		Kind: kind, Time: wall(to), GPU: l.info.IndexLabel(), UUID: l.info.UUID, Memory: of.Name(),
 		Capacity: of.Memory.Capacity(), Used: of.Memory.Used,
 		Start: wall(from), Step: incident.Step.Seconds(), Course: m.hour.Course(from, to),
 	}
@@ -51,28 +51,20 @@ func (l *loop) tellDeaths(now *Domain, died []processKey) {
 	if len(died) == 0 {
 		return
 	}
-	before := *now
+	before := *now.MemoryState
 	before.Memory.Used = gpu.Opt[uint64]{} // it is that after their end
-	kind, of := incident.OutOfMemory, &before
-	if now.Limited != nil {
+	kind, of := incident.OutOfMemory, &Domain{&before, now.Device}
+	if now.IsLimit() {
 		kind = incident.Limit
 	}
 	if last := l.published.Load(); last != nil && last.Up {
 		for _, d := range last.Domains() {
-			if d.Instance == now.Instance && same(d.limit(), now.limit()) {
+			if d.MemoryKey == now.MemoryKey {
 				of = &d
 			}
 		}
 	}
 	l.tell(kind, of, died, nil)
-}
-
-// memoryOn returns what the loop knows of a memory; nil if it does not know it any more.
-func (l *loop) memoryOn(of *Domain) *memory {
-	if of.Limited != nil {
-		return l.limited[of.Limited.LimitKey]
-	}
-	return l.memories[of.Instance]
 }
 
 // findingOn returns what was said of a memory at the last sample.
@@ -116,7 +108,7 @@ func (l *loop) users(of *Domain, died []processKey, from, to time.Duration) (lis
 	}
 	for i := range of.Device.Processes {
 		p := &of.Device.Processes[i]
-		if e := l.processes.entries[keyOf(&p.Process)]; e != nil && (of.Has(&p.Process) || !of.Instance.OK && of.Limited == nil) {
+		if e := l.processes.entries[keyOf(&p.Process)]; e != nil && (of.Has(&p.Process) || of.MemoryKey == wholeGPU) {
 			add(&p.Process, e, p.LeakSites())
 		}
 	}
@@ -136,7 +128,7 @@ func (l *loop) users(of *Domain, died []processKey, from, to time.Duration) (lis
 // tellLast keeps an incident on the whole GPU, as it was at the last sample.
 func (l *loop) tellLast(kind incident.Kind, more func(*incident.Incident)) {
 	if last := l.published.Load(); last != nil && last.Up {
-		l.tell(kind, &Domain{Device: last, Name: last.Name(), Memory: last.Memory, Judgement: &last.Judgement}, nil, more)
+		l.tell(kind, &Domain{&last.MemoryState, last}, nil, more)
 	}
 }
 
@@ -145,7 +137,7 @@ func (l *loop) tellRefusals(sample *gpu.Sample, state *DeviceState) {
 	for i := range state.Processes {
 		p := &state.Processes[i]
 		e, r := l.processes.entries[keyOf(&p.Process)], l.sampler.cfg.Allocators.RefusedOn(l.info.UUID, sample, &p.Process)
-		on := slices.IndexFunc(state.Domains(), func(d Domain) bool { return d.Limited == nil && d.Has(&p.Process) })
+		on := slices.IndexFunc(state.Domains(), func(d Domain) bool { return !d.IsLimit() && d.Has(&p.Process) })
 		if r == nil || r == e.refusal || on < 0 {
 			continue
 		}

@@ -16,23 +16,19 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// memory is what the loop has learnt of one memory: that of the GPU, or of a GPU instance.
-type memory struct {
-	profile string // of the instance
-	domain  *detector.Domain[gpu.ProcessID]
-	finding finding.Memory
-	died    []processKey // with this frame, while it was full
-	history history
-	hour    incident.Hour
-	curve   *Curve // of history, as it was made last
-	// Of processes with a limit: the labels of which the rules know, and when there was one last.
-	labels *finding.Who
-	seen   time.Duration
-	last   *LimitedState // at the last sample; nil if it is from the state file
-}
+// wholeGPU is the GPU's own memory.
+var wholeGPU MemoryKey
 
-// wholeGPU is the instance of the GPU's own memory.
-var wholeGPU gpu.Opt[uint32]
+// memory is what the loop has learnt of one memory.
+type memory struct {
+	MemoryState // of a limit, at the last sample that told of it; else, and from the state file, only what names it
+	domain      *detector.Domain[gpu.ProcessID]
+	finding     finding.Memory
+	died        []processKey // since the last verdict, while it was full
+	history     history
+	hour        incident.Hour
+	curve       *Curve // of history, as it was made last
+}
 
 // learn shows the detector and the curves a sample that is not the last one. Nobody will see a verdict on it.
 func (l *loop) learn(sample *gpu.Sample) {
@@ -43,31 +39,35 @@ func (l *loop) learn(sample *gpu.Sample) {
 	if sample.Memory.Used.OK {
 		l.peak.Add(sample.T, peakSpan, sample.Memory.Used.V)
 	}
+	state := &DeviceState{MemoryState: MemoryState{Memory: sample.Memory}}
+	l.layOut(sample, state)
+	for _, d := range state.memories() {
+		m := l.memories[d.MemoryKey]
+		frame, _ := l.frame(&d, sample)
+		l.observe(m, frame)
+		m.history.add(sample.T, d.Memory.Used, &detector.Verdict{})
+		m.hour.Add(sample.T, d.Memory.Used)
+	}
+}
+
+// layOut gives the state the memories that a sample has.
+func (l *loop) layOut(sample *gpu.Sample, state *DeviceState) {
 	l.repartition(sample)
-	observe := func(instance gpu.Opt[uint32], frame *detector.Frame[gpu.ProcessID], used, capacity gpu.Opt[uint64]) {
-		m := l.memories[instance]
-		if l.observe(m, frame) {
-			l.exited(sample, instance, capacity)
-		}
-		m.history.add(sample.T, used, &detector.Verdict{})
-		m.hour.Add(sample.T, used)
-	}
-	frame, _ := l.frames.Device(l.info, sample)
-	observe(wholeGPU, frame, sample.Memory.Used, sample.Memory.Capacity())
 	for i := range sample.Instances {
-		in := &sample.Instances[i]
-		frame, _ := l.frames.Instance(l.info, sample, in)
-		observe(gpu.Some(in.ID), frame, in.Memory.Used, in.Memory.Capacity())
+		state.Instances = append(state.Instances, InstanceOf(&sample.Instances[i]))
 	}
-	for _, x := range limitsOf(sample) {
-		m := l.memoryOf(&x, sample)
-		frame, _ := l.frames.Limited(l.info, sample, x.Memory, x.members)
-		if l.observe(m, frame) {
-			l.exitedLimit(&x, m)
-		}
-		m.history.add(sample.T, x.Memory.Used, &detector.Verdict{})
-		m.hour.Add(sample.T, x.Memory.Used)
+	state.Limited = l.limits(sample)
+}
+
+// frame returns what the detector sees of a memory, and for each member its position in the sample.
+func (l *loop) frame(d *Domain, sample *gpu.Sample) (frame *detector.Frame[gpu.ProcessID], index []int) {
+	switch {
+	case d.IsLimit():
+		return l.frames.Limited(l.info, sample, d.Memory, d.members)
+	case d.Instance.OK:
+		return l.frames.Instance(l.info, sample, &gpu.Instance{ID: d.Instance.V, Profile: d.Profile, Memory: d.Memory})
 	}
+	return l.frames.Device(l.info, sample)
 }
 
 // unattributed returns the used memory that no process holds; absent where that is not known. If a process of the list cannot
@@ -87,38 +87,37 @@ func unattributed(info gpu.Info, sample *gpu.Sample) gpu.Opt[uint64] {
 	return gpu.Some(sample.Memory.Used.V - min(sum, sample.Memory.Used.V))
 }
 
-// judge runs the detector over the GPU and its instances.
+// judge runs the detector over the memories of the GPU.
 func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
-	l.repartition(sample)
-	frame, index := l.frames.Device(l.info, sample)
-	if l.observe(l.memories[wholeGPU], frame) {
-		state.Judgement = l.take(sample, index, state, wholeGPU, sample.Memory.Capacity())
+	l.layOut(sample, state)
+	for _, d := range state.memories() {
+		frame, index := l.frame(&d, sample)
+		if l.observe(l.memories[d.MemoryKey], frame) {
+			d.Judgement = l.take(&d, sample, index, state)
+		}
 	}
 	if len(sample.Instances) > 0 {
 		// Instances run out of memory, not the GPU: the whole has statistics and no verdict.
 		j := &state.Judgement
 		j.Device = detector.Verdict{Windows: j.Device.Windows, SpikesTotal: j.Device.SpikesTotal, Trough: j.Device.Trough}
 	}
-	for i := range sample.Instances {
-		in := &sample.Instances[i]
-		frame, index := l.frames.Instance(l.info, sample, in)
-		is := InstanceState{Instance: *in}
-		if l.observe(l.memories[gpu.Some(in.ID)], frame) {
-			is.Judgement = l.take(sample, index, state, gpu.Some(in.ID), in.Memory.Capacity())
-		}
-		state.Instances = append(state.Instances, is)
-	}
-	l.judgeLimited(sample, state)
+	state.Limited = slices.DeleteFunc(state.Limited, func(x MemoryState) bool { return !l.memories[x.MemoryKey].shown() })
 }
 
 // repartition follows the MIG layout. A new layout makes all old histories invalid, also one that was made while no exporter ran.
 func (l *loop) repartition(sample *gpu.Sample) {
 	known := l.laidOut
 	l.laidOut = true
-	same := len(sample.Instances) == len(l.memories)-1
+	instances := 0
+	for key := range l.memories {
+		if key.Instance.OK && !key.IsLimit() {
+			instances++
+		}
+	}
+	same := len(sample.Instances) == instances
 	for i := range sample.Instances {
-		m := l.memories[gpu.Some(sample.Instances[i].ID)]
-		same = same && m != nil && m.profile == sample.Instances[i].Profile
+		m := l.memories[MemoryKey{Instance: gpu.Some(sample.Instances[i].ID)}]
+		same = same && m != nil && m.Profile == sample.Instances[i].Profile
 	}
 	if same {
 		return
@@ -130,11 +129,10 @@ func (l *loop) repartition(sample *gpu.Sample) {
 		level.Info(l.logger).Log("msg", "MIG layout changed", "instances", len(sample.Instances))
 	}
 	clear(l.memories)
-	clear(l.limited)
 	l.memories[wholeGPU] = whole
 	for i := range sample.Instances {
-		instance := gpu.Some(sample.Instances[i].ID)
-		l.memories[instance] = l.newMemory(instance, sample.Instances[i].Profile, nil)
+		in := InstanceOf(&sample.Instances[i])
+		l.memories[in.MemoryKey] = l.newMemory(in)
 	}
 }
 
@@ -151,18 +149,24 @@ func (l *loop) observe(m *memory, frame *detector.Frame[gpu.ProcessID]) bool {
 }
 
 // take copies the judgement on a memory into the state. The original belongs to its domain.
-func (l *loop) take(sample *gpu.Sample, index []int, state *DeviceState, instance gpu.Opt[uint32], capacity gpu.Opt[uint64]) detector.Judgement[gpu.ProcessID] {
-	j := l.memories[instance].domain.Judgement()
+func (l *loop) take(d *Domain, sample *gpu.Sample, index []int, state *DeviceState) detector.Judgement[gpu.ProcessID] {
+	j := l.memories[d.MemoryKey].domain.Judgement()
 	for i := range j.Members {
-		l.processes.judged(sample, index[i], &j.Members[i])
+		l.processes.judged(sample, index[i], &j.Members[i], d.IsLimit())
 	}
-	l.exited(sample, instance, capacity)
+	for i := range j.Exited {
+		l.ended(&j.Exited[i], sample, d)
+	}
+	if d.IsLimit() {
+		return alone(j) // the rest is told of the GPU
+	}
 	for i := range j.Groups {
-		state.Workloads = append(state.Workloads, l.workload(&j.Groups[i], instance))
+		g := &j.Groups[i]
+		state.Workloads = append(state.Workloads, WorkloadState{Instance: d.Instance, Who: l.processes.whoIs(g.Group), Used: uint64(g.Used), Verdict: g.Verdict})
 	}
 	for _, u := range j.Unreleased {
 		state.Unreleased = append(state.Unreleased, UnreleasedState{
-			Instance: instance, ID: u.Key, Owner: l.processes.lastOwner(processKey{u.Key, instance}), Used: uint64(u.Used), Since: u.Since,
+			Instance: d.Instance, ID: u.Key, Owner: l.processes.lastOwner(processKey{u.Key, d.Instance}), Used: uint64(u.Used), Since: u.Since,
 		})
 	}
 	slices.SortFunc(state.Unreleased, func(a, b UnreleasedState) int {
@@ -178,19 +182,26 @@ func alone(j *detector.Judgement[gpu.ProcessID]) detector.Judgement[gpu.ProcessI
 	return own
 }
 
-// exited notes what follows from the ends of processes that this frame has shown.
-func (l *loop) exited(sample *gpu.Sample, instance gpu.Opt[uint32], capacity gpu.Opt[uint64]) {
-	m := l.memories[instance]
-	for _, x := range m.domain.Exited() {
-		key := processKey{x.Key, instance}
-		if e := l.processes.entries[key]; e != nil && e.seen > 0 {
-			l.sampler.ends.add(finding.RunsOn(e.owner, l.info.Name, m.profile), e.owner.ContainerID, e.seen)
-		}
-		l.rememberEnd(&x, sample.T, capacity, instance)
-		if x.NearCapacity {
-			l.exits++
-			m.died = append(m.died, key)
-		}
+// ended notes what follows from the end of a process in a memory.
+func (l *loop) ended(x *detector.Exit[gpu.ProcessID], sample *gpu.Sample, d *Domain) {
+	key := processKey{x.Key, d.Instance}
+	e := l.processes.entries[key]
+	if d.IsLimit() && e != nil && e.listed {
+		return // only its limit is gone
+	}
+	if x.NearCapacity {
+		m := l.memories[d.MemoryKey]
+		m.died = append(m.died, key)
+	}
+	if d.IsLimit() {
+		return // the rest is told of the GPU
+	}
+	if e != nil && e.seen > 0 {
+		l.sampler.ends.add(finding.RunsOn(e.owner, l.info.Name, d.Profile), e.owner.ContainerID, e.seen)
+	}
+	l.rememberEnd(x, sample.T, d.Memory.Capacity(), d.Instance)
+	if x.NearCapacity {
+		l.exits++
 	}
 }
 
@@ -205,19 +216,8 @@ func (l *loop) endOf(key processKey, t time.Duration) finding.End {
 
 // knows reports whether the detector can still name a process.
 func (l *loop) knows(key processKey) bool {
-	m := l.memories[key.instance]
+	m := l.memories[MemoryKey{Instance: key.instance}]
 	return m != nil && m.domain.Knows(key.id)
-}
-
-// workload names a group. A pod has no job: its members may be of several, and its series would change their names.
-func (l *loop) workload(g *detector.GroupVerdict, instance gpu.Opt[uint32]) WorkloadState {
-	w := WorkloadState{Instance: instance, Used: uint64(g.Used), Verdict: g.Verdict}
-	if o := l.processes.ownerOf(g.Group); o.Pod == "" {
-		w.SlurmJob = o.SlurmJob
-	} else {
-		w.Namespace, w.Pod = o.Namespace, o.Pod
-	}
-	return w
 }
 
 // find decides what alerts say of each memory of the GPU.
@@ -226,19 +226,20 @@ func (l *loop) find(state *DeviceState) {
 		if d.Judgement.T == 0 {
 			continue // nothing is known of it this time
 		}
-		m, s := l.memoryOn(&d), d.Sample()
+		m, s := l.memories[d.MemoryKey], d.Sample()
 		for _, key := range m.died {
 			s.Ends = append(s.Ends, l.endOf(key, d.Judgement.T))
 		}
 		l.tellDeaths(&d, m.died)
 		s.FillsWithin = l.sampler.cfg.Detector.FillsWithin
 		for _, f := range m.finding.Judge(s) {
-			if d.Limited != nil {
+			if d.IsLimit() {
 				f.Zombie = detector.Value{} // it is told of the GPU
 			}
-			state.Findings = append(state.Findings, FindingState{Instance: d.Instance, Limit: d.limit(), Finding: f})
+			state.Findings = append(state.Findings, FindingState{MemoryKey: d.MemoryKey, Finding: f})
 		}
 		m.died = nil
 	}
 	firstEnd(state, l.published.Load())
+	state.addLimits()
 }

@@ -134,14 +134,6 @@ func TestLimitIsRestored(t *testing.T) {
 	if state := s.watch(after, 120*time.Minute, 121*time.Minute); len(state.Findings) != 1 || state.Findings[0].Scope() != "workload" {
 		t.Errorf("findings %+v", state.Findings)
 	}
-	// It is forgotten an hour after its last process.
-	s.limits = nil
-	if s.watch(after, 121*time.Minute, 170*time.Minute); len(after.loop.limited) != 1 {
-		t.Error("it is forgotten too early")
-	}
-	if s.watch(after, 170*time.Minute, 190*time.Minute); len(after.loop.limited) != 0 {
-		t.Error("it is not forgotten")
-	}
 }
 
 // TestLimitsAreAsked has limits come from the host. What cannot be read, or bounds nothing, is said once.
@@ -211,14 +203,24 @@ func TestCrashLoopAtALimit(t *testing.T) {
 	if len(state.Limited) != 1 || state.Limited[0].Memory.Used != gpu.Some(uint64(0)) {
 		t.Errorf("between two lives: %+v", state.Limited)
 	}
-	// It never starts again: all is forgotten.
-	state = run(o, 40*time.Minute, 110*time.Minute, func(at time.Duration) *gpu.Sample {
+	// Many other limits come and go meanwhile.
+	state = run(o, 40*time.Minute, 65*time.Minute, func(at time.Duration) *gpu.Sample {
+		sample := s.at(at)
+		sample.Processes = sample.Processes[1:]
+		sample.Processes[0].Limits = []gpu.Limit{{Source: gpu.LimitDmem, Of: at.String(), Bytes: 16 << 30}}
+		return sample
+	})
+	if !slices.ContainsFunc(state.Findings, func(f FindingState) bool { return f.CrashLoop && f.Of == "/pods/a/main" }) {
+		t.Errorf("among many other limits: %+v", state.Findings)
+	}
+	// It never starts again: the finding ends, and the limit is not shown.
+	state = run(o, 65*time.Minute, 110*time.Minute, func(at time.Duration) *gpu.Sample {
 		sample := s.at(at)
 		sample.Processes = sample.Processes[1:]
 		return sample
 	})
-	if len(state.Limited) != 0 || len(o.loop.limited) != 0 {
-		t.Errorf("%d limits an hour later", len(o.loop.limited))
+	if len(state.Limited) != 0 || len(state.Findings) != 0 {
+		t.Errorf("an hour later: %+v, %+v", state.Limited, state.Findings)
 	}
 	state = run(offline(t), 0, 60*time.Minute, lives(false))
 	if slices.ContainsFunc(state.Findings, func(f FindingState) bool { return f.CrashLoop }) || len(state.Limited) != 0 {
@@ -245,29 +247,29 @@ func TestFirstEnd(t *testing.T) {
 	serve := finding.Who{Namespace: "ml", Pod: "a", Process: "serve"}
 	train := finding.Who{Namespace: "ml", Pod: "a", Process: "train"}
 	pod := finding.Who{Namespace: "ml", Pod: "a", Whole: true}
-	key := &LimitKey{Of: "/a"}
+	key, whole := MemoryKey{Of: "/a"}, MemoryKey{}
 	inLimit := func(w finding.Who) ProcessState {
 		return ProcessState{Process: gpu.Process{Owner: &gpu.Owner{Namespace: w.Namespace, Pod: w.Pod, Process: w.Process}, Limits: []gpu.Limit{{Of: key.Of}}}}
 	}
-	of := func(limit *LimitKey, w finding.Who, left float64, due bool) FindingState {
-		return FindingState{Limit: limit, Finding: finding.Finding{Who: w, OOM: detector.Of(left), OOMDue: due}}
+	of := func(key MemoryKey, w finding.Who, left float64, due bool) FindingState {
+		return FindingState{MemoryKey: key, Finding: finding.Finding{Who: w, OOM: detector.Of(left), OOMDue: due}}
 	}
 	for name, c := range map[string]struct {
 		list []FindingState
 		last []FindingState
 		want []float64 // the time left of those that stay
 	}{
-		"the limit is first":                  {list: []FindingState{of(nil, serve, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
-		"the GPU is first":                    {list: []FindingState{of(nil, serve, 10, true), of(key, serve, 20, true)}, want: []float64{10}},
-		"the limit still waits":               {list: []FindingState{of(nil, serve, 20, true), of(key, serve, 10, false)}, last: []FindingState{of(nil, serve, 20, true)}, want: []float64{20}},
-		"the GPU still waits":                 {list: []FindingState{of(nil, serve, 10, false), of(key, serve, 20, true)}, last: []FindingState{of(key, serve, 20, true)}, want: []float64{20}},
-		"its ticket is a page soon":           {list: []FindingState{of(nil, serve, 20, true), of(key, serve, 10, false)}, last: []FindingState{of(key, serve, 10, true)}, want: []float64{10}},
-		"hardly earlier than before":          {list: []FindingState{of(nil, serve, 10, true), of(key, serve, 11, true)}, last: []FindingState{of(key, serve, 11, true)}, want: []float64{11}},
-		"much earlier than before":            {list: []FindingState{of(nil, serve, 10, true), of(key, serve, 20, true)}, last: []FindingState{of(key, serve, 20, true)}, want: []float64{10}},
-		"the pod as a whole":                  {list: []FindingState{of(nil, pod, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
-		"another process of the pod":          {list: []FindingState{of(nil, train, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
-		"a culprit that the limit is not for": {list: []FindingState{of(nil, finding.Who{Process: "x"}, 20, true), of(key, serve, 10, true)}, want: []float64{20, 10}},
-		"two limits":                          {list: []FindingState{of(&LimitKey{Of: "/b"}, serve, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
+		"the limit is first":                  {list: []FindingState{of(whole, serve, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
+		"the GPU is first":                    {list: []FindingState{of(whole, serve, 10, true), of(key, serve, 20, true)}, want: []float64{10}},
+		"the limit still waits":               {list: []FindingState{of(whole, serve, 20, true), of(key, serve, 10, false)}, last: []FindingState{of(whole, serve, 20, true)}, want: []float64{20}},
+		"the GPU still waits":                 {list: []FindingState{of(whole, serve, 10, false), of(key, serve, 20, true)}, last: []FindingState{of(key, serve, 20, true)}, want: []float64{20}},
+		"its ticket is a page soon":           {list: []FindingState{of(whole, serve, 20, true), of(key, serve, 10, false)}, last: []FindingState{of(key, serve, 10, true)}, want: []float64{10}},
+		"hardly earlier than before":          {list: []FindingState{of(whole, serve, 10, true), of(key, serve, 11, true)}, last: []FindingState{of(key, serve, 11, true)}, want: []float64{11}},
+		"much earlier than before":            {list: []FindingState{of(whole, serve, 10, true), of(key, serve, 20, true)}, last: []FindingState{of(key, serve, 20, true)}, want: []float64{10}},
+		"the pod as a whole":                  {list: []FindingState{of(whole, pod, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
+		"another process of the pod":          {list: []FindingState{of(whole, train, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
+		"a culprit that the limit is not for": {list: []FindingState{of(whole, finding.Who{Process: "x"}, 20, true), of(key, serve, 10, true)}, want: []float64{20, 10}},
+		"two limits":                          {list: []FindingState{of(MemoryKey{Of: "/b"}, serve, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
 	} {
 		state := &DeviceState{Findings: c.list, Processes: []ProcessState{inLimit(serve), inLimit(train)}}
 		firstEnd(state, &DeviceState{Findings: c.last})
@@ -282,9 +284,9 @@ func TestFirstEnd(t *testing.T) {
 	// A leak that has lasted for long on the GPU is no new one at the limit.
 	state := &DeviceState{Findings: []FindingState{
 		{Finding: finding.Finding{Who: serve, Leaking: detector.Of(1), LeakDue: true, NearlyFull: true}},
-		{Limit: key, Finding: finding.Finding{Who: serve, OOM: detector.Of(10), OOMDue: true, NearlyFull: true}},
+		{MemoryKey: key, Finding: finding.Finding{Who: serve, OOM: detector.Of(10), OOMDue: true, NearlyFull: true}},
 	}}
-	if firstEnd(state, nil); len(state.Findings) != 1 || state.Findings[0].Limit != key || !state.Findings[0].LeakDue || state.Findings[0].Leaking.V != 1 {
+	if firstEnd(state, nil); len(state.Findings) != 1 || state.Findings[0].MemoryKey != key || !state.Findings[0].LeakDue || state.Findings[0].Leaking.V != 1 {
 		t.Errorf("%+v", state.Findings)
 	}
 }
@@ -297,8 +299,8 @@ func TestLimitsAreBounded(t *testing.T) {
 		s.limits = []gpu.Limit{{Source: gpu.LimitDmem, Of: fmt.Sprint("/pods/", n), Bytes: 16 << 30}}
 		return s.at(at)
 	})
-	if len(o.loop.limited) != 2*mostLimited || o.loop.limited[LimitKey{Of: fmt.Sprint("/pods/", n)}] == nil {
-		t.Errorf("%d limits are remembered", len(o.loop.limited))
+	if n < 3*mostLimited || len(o.loop.memories) > 2*mostLimited+1 || o.loop.memories[MemoryKey{Of: fmt.Sprint("/pods/", n)}] == nil {
+		t.Errorf("%d memories are remembered", len(o.loop.memories))
 	}
 }
 
@@ -316,6 +318,28 @@ func TestChargeIsOld(t *testing.T) {
 	}
 }
 
+// TestLimitOnAnInstance has a limit in a GPU instance: that is no other layout, and the end of its list is no end of its process.
+func TestLimitOnAnInstance(t *testing.T) {
+	s := sharedGPU{func(float64) float64 { return 15.9 }, 10, []gpu.Limit{dmem(16)}}
+	state := run(offline(t), 0, time.Minute, func(at time.Duration) *gpu.Sample {
+		sample := s.at(at)
+		sample.Instances = []gpu.Instance{{ID: 1, Profile: "1g", Memory: sample.Memory}}
+		for i := range sample.Processes {
+			sample.Processes[i].Instance = gpu.Some(uint32(1))
+		}
+		if at == 50*time.Second {
+			sample.Processes, sample.ProcessesComplete = nil, false
+		}
+		return sample
+	})
+	if n := state.Judgement.Resets[detector.ReasonRepartition]; n != 0 || len(state.Instances) != 1 || len(state.Limited) != 0 {
+		t.Errorf("%d layouts, %+v", n, state.Limited)
+	}
+	if len(state.Findings) > 0 {
+		t.Errorf("findings %+v", state.Findings)
+	}
+}
+
 // TestProcessListedTwice counts once.
 func TestProcessListedTwice(t *testing.T) {
 	s := sharedGPU{func(float64) float64 { return 4 }, 10, []gpu.Limit{dmem(16)}}
@@ -326,15 +350,40 @@ func TestProcessListedTwice(t *testing.T) {
 	}
 }
 
-// TestPodOfTwoLimits has a pod whose containers have limits of their own: it has none as a whole.
-func TestPodOfTwoLimits(t *testing.T) {
-	var d DeviceState
-	for _, of := range []string{"main", "sidecar", "third"} {
-		x := LimitedState{LimitKey: LimitKey{Of: of}, Who: finding.Who{Pod: "a"}, Limits: []gpu.Limit{dmem(1)}, members: []int{0}, Memory: gpu.Memory{Used: gpu.Some(uint64(1))}}
-		d.addLimits(&x)
+// TestLimitsOfAPod has a pod of two containers: its limits are those on both.
+func TestLimitsOfAPod(t *testing.T) {
+	on := func(of, source string, gib uint64) gpu.Limit {
+		return gpu.Limit{Source: source, Of: of, Bytes: gib << 30}
 	}
-	if len(d.Workloads) != 1 || len(d.Workloads[0].Limits) != 0 {
-		t.Errorf("%+v", d.Workloads)
+	pod, main, sidecar := on("/pods/a", gpu.LimitDmem, 32), on("main", gpu.LimitHAMi, 16), on("sidecar", gpu.LimitHAMi, 16)
+	for name, c := range map[string]struct {
+		main, sidecar []gpu.Limit
+		sidecarUses   uint64
+		want          []uint64 // GiB
+	}{
+		"each has its own":       {main: []gpu.Limit{main}, sidecar: []gpu.Limit{sidecar}, sidecarUses: 4},
+		"only one has one":       {main: []gpu.Limit{main}, sidecarUses: 1},
+		"one of the pod":         {main: []gpu.Limit{pod}, sidecar: []gpu.Limit{pod}, sidecarUses: 1, want: []uint64{32}},
+		"of the pod and of each": {main: []gpu.Limit{pod, main}, sidecar: []gpu.Limit{pod, sidecar}, sidecarUses: 4, want: []uint64{32}},
+		"the other uses nothing": {main: []gpu.Limit{main}, sidecar: []gpu.Limit{sidecar}, want: []uint64{16}},
+	} {
+		s, o := sharedGPU{func(float64) float64 { return 4 }, 10, c.main}, offline(t)
+		state := run(o, 0, time.Minute, func(at time.Duration) *gpu.Sample {
+			sample := s.at(at)
+			sample.Processes = append(sample.Processes, gpu.Process{
+				ID: gpu.ProcessID{PID: 9, Start: 1}, Used: gpu.Some(c.sidecarUses << 30), Limits: c.sidecar,
+				Owner: &gpu.Owner{Process: "log", Namespace: "ml", Pod: "a", Container: "sidecar"},
+			})
+			sample.Memory.Used.V += c.sidecarUses << 30
+			return sample
+		})
+		var got []uint64
+		for _, l := range state.Workloads[0].Limits {
+			got = append(got, l.Bytes>>30)
+		}
+		if len(state.Workloads) != 1 || state.Workloads[0].Used != (4+c.sidecarUses)<<30 || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %+v", name, state.Workloads)
+		}
 	}
 }
 

@@ -56,8 +56,7 @@ type progress struct {
 	loop      *loop     // the one that reads the GPU now
 	resolve   *Resolver // the rules that the series have been configured by
 	frames    finding.Frames
-	memories  map[gpu.Opt[uint32]]*memory // by instance, with wholeGPU
-	limited   map[LimitKey]*memory        // of processes with a limit
+	memories  map[MemoryKey]*memory // with wholeGPU
 	processes processTable
 	peak      detector.Crest[uint64]
 	said      findingLog
@@ -81,10 +80,10 @@ func newLoop(s *Sampler, d gpu.Device) *loop {
 	l := &loop{
 		sampler: s, device: d, info: info, done: make(chan struct{}), cancel: func() {}, xids: make(chan uint64, 16),
 		logger:   log.With(s.cfg.Logger, "gpu", info.IndexLabel(), "uuid", info.UUID),
-		progress: &progress{processes: newProcessTable(s.cfg, info.IndexLabel(), s.jobs.Load, s.limitsOn(info.UUID)), resolve: s.resolve.Load(), limited: map[LimitKey]*memory{}},
+		progress: &progress{processes: newProcessTable(s.cfg, info.IndexLabel(), s.jobs.Load, s.limitsOn(info.UUID)), resolve: s.resolve.Load()},
 	}
 	l.loop = l
-	l.memories = map[gpu.Opt[uint32]]*memory{wholeGPU: l.newMemory(wholeGPU, "", nil)}
+	l.memories = map[MemoryKey]*memory{wholeGPU: l.newMemory(MemoryState{})}
 	return l
 }
 
@@ -191,10 +190,10 @@ func (l *loop) forget() {
 		return
 	}
 	l.lost, l.laidOut = true, false
-	whole := &memory{domain: l.memories[wholeGPU].domain}
+	whole := l.memories[wholeGPU]
+	*whole = memory{domain: whole.domain}
 	whole.domain.Reset(detector.ReasonDeviceReset)
 	clear(l.memories)
-	clear(l.limited)
 	l.memories[wholeGPU] = whole
 }
 
@@ -232,7 +231,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.reconfigure()
 	state := &DeviceState{
 		Info: l.info, Up: true, SampleTime: sample.Time,
-		Memory: sample.Memory, MIGEnabled: sample.MIGEnabled, Status: l.status, Owner: sample.Owner,
+		MemoryState: MemoryState{Memory: sample.Memory, Owner: sample.Owner}, MIGEnabled: sample.MIGEnabled, Status: l.status,
 		Unattributed: unattributed(l.info, sample), ProcessesKnown: sample.ProcessesKnown, ProcessCount: len(sample.Processes),
 		unresolved: unresolved, readings: l.readings,
 	}

@@ -96,6 +96,9 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 		if e.seen == 0 { // it is new, or from the state file
 			*e = processEntry{first: sample.T, busy: min(cmp.Or(e.busy, sample.T), sample.T), newcomer: t.begun, noted: time.Now(), limits: e.limits}
 		}
+		if e.seen == sample.T {
+			sample.Processes[e.position].Limits = nil // it is listed twice, and counts once
+		}
 		e.listed, e.seen, e.position, e.used = true, sample.T, i, p.Used.V
 		e.hour.Add(sample.T, p.Used)
 		e.verdict, e.share = detector.Verdict{}, detector.Value{}
@@ -197,17 +200,14 @@ func (t *processTable) addJob(e *processEntry, p *gpu.Process, owner *gpu.Owner,
 	return owner, done && e.jobSettled
 }
 
-// judged notes the verdict on the process at that position of the sample.
-func (t *processTable) judged(sample *gpu.Sample, position int, v *detector.MemberVerdict[gpu.ProcessID]) {
-	if e := t.entries[keyOf(&sample.Processes[position])]; e != nil && e.position == position {
-		e.verdict, e.share, e.grows = v.Verdict, v.Share, v.Grows
-	}
-}
-
-// limited notes the verdict on a process within its limit, if that ends first.
-func (t *processTable) limited(sample *gpu.Sample, position int, v *detector.MemberVerdict[gpu.ProcessID]) {
-	if e := t.entries[keyOf(&sample.Processes[position])]; e != nil && e.position == position {
+// judged notes the verdict on the process at that position of the sample. One within a limit counts if that ends before the GPU.
+func (t *processTable) judged(sample *gpu.Sample, position int, v *detector.MemberVerdict[gpu.ProcessID], limit bool) {
+	switch e := t.entries[keyOf(&sample.Processes[position])]; {
+	case e == nil || e.position != position:
+	case limit:
 		e.verdict = earlier(e.verdict, v.Verdict)
+	default:
+		e.verdict, e.share, e.grows = v.Verdict, v.Share, v.Grows
 	}
 }
 

@@ -16,25 +16,10 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// Domain is a memory of its own: a GPU, or a GPU instance of one in MIG mode.
+// Domain is a memory of its own: a GPU, a GPU instance of one in MIG mode, or a limit.
 type Domain struct {
-	Device    *DeviceState
-	Name      string
-	Instance  gpu.Opt[uint32]
-	Profile   string
-	Memory    gpu.Memory
-	Judgement *detector.Judgement[gpu.ProcessID]
-	Owner     *gpu.Owner
-	Curve     *Curve
-	Limited   *LimitedState // of processes with a limit; nil for a GPU or GPU instance
-}
-
-// limit names the limit of a memory; nil for a GPU or GPU instance.
-func (m *Domain) limit() *LimitKey {
-	if m.Limited == nil {
-		return nil
-	}
-	return &m.Limited.LimitKey
+	*MemoryState
+	Device *DeviceState
 }
 
 // Name names a GPU. In a fleet it adds the first label of its place, such as the node.
@@ -50,35 +35,47 @@ func (d *DeviceState) Name() string {
 
 // Domains returns the memories of a GPU. In MIG mode these are only those of its instances: the GPU cannot run out of memory.
 func (d *DeviceState) Domains() []Domain {
-	list := make([]Domain, len(d.Instances), 1+len(d.Instances)+len(d.Limited))
-	if len(d.Instances) == 0 {
-		list = append(list, Domain{Device: d, Name: d.Name(), Memory: d.Memory, Judgement: &d.Judgement, Owner: d.Owner, Curve: d.Curve})
-	}
-	for i := range d.Instances {
-		in := &d.Instances[i]
-		list[i] = Domain{d, fmt.Sprintf("%s, MIG %d (%s)", d.Name(), in.ID, in.Profile), gpu.Some(in.ID), in.Profile, in.Memory, &in.Judgement, in.Owner, in.Curve, nil}
-	}
-	for i := range d.Limited {
-		x := &d.Limited[i]
-		who := x.Who
-		who.User = "" // that of the process is enough
-		name := fmt.Sprintf("%s on %s (limit %s)", cmp.Or(who.Place(), who.Process, "a process"), d.Name(), humanize.Bytes(float64(x.Limits[0].Bytes)))
-		list = append(list, Domain{Device: d, Name: name, Instance: x.Instance, Memory: x.Memory, Judgement: &x.Judgement, Curve: x.Curve, Limited: x})
+	list := d.memories()
+	if len(d.Instances) > 0 {
+		list = list[1:]
 	}
 	return list
 }
 
-// Has reports whether a process uses the memory.
-func (m *Domain) Has(p *gpu.Process) bool {
-	return p.Instance == m.Instance && (m.Limited == nil || m.Limited.has(p))
+// memories returns the memories of a GPU. The first one is that of the GPU, in MIG mode, too.
+func (d *DeviceState) memories() []Domain {
+	list := make([]Domain, 1, 1+len(d.Instances)+len(d.Limited))
+	list[0] = Domain{&d.MemoryState, d}
+	for i := range d.Instances {
+		list = append(list, Domain{&d.Instances[i], d})
+	}
+	for i := range d.Limited {
+		list = append(list, Domain{&d.Limited[i], d})
+	}
+	return list
 }
 
-// same reports whether two limits are one, or both none.
-func same(a, b *LimitKey) bool { return a == b || a != nil && b != nil && *a == *b }
+// InstanceOf returns a GPU instance of which nothing more is known than its sample.
+func InstanceOf(in *gpu.Instance) MemoryState {
+	return MemoryState{MemoryKey: MemoryKey{Instance: gpu.Some(in.ID)}, Profile: in.Profile, Devices: in.Devices, Owner: in.Owner, Memory: in.Memory}
+}
+
+// Name names a memory.
+func (m *Domain) Name() string {
+	switch {
+	case m.IsLimit():
+		who := m.Who
+		who.User = "" // that of the process is enough
+		return fmt.Sprintf("%s on %s (limit %s)", cmp.Or(who.Place(), who.Process, "a process"), m.Device.Name(), humanize.Bytes(float64(m.Limits[0].Bytes)))
+	case m.Instance.OK:
+		return fmt.Sprintf("%s, MIG %d (%s)", m.Device.Name(), m.Instance.V, m.Profile)
+	}
+	return m.Device.Name()
+}
 
 // Sample returns a memory as package finding needs it.
 func (m *Domain) Sample() *finding.Sample {
-	s := &finding.Sample{Name: m.Name, Now: time.Duration(m.Device.SampleTime.UnixNano()), Memory: m.Memory, Judgement: m.Judgement, Owner: finding.Of(m.Owner)}
+	s := &finding.Sample{Name: m.Name(), Now: time.Duration(m.Device.SampleTime.UnixNano()), Memory: m.Memory, Judgement: &m.Judgement, Owner: finding.Of(m.Owner)}
 	for i := range m.Device.Processes {
 		if p := &m.Device.Processes[i]; m.Has(&p.Process) {
 			part := finding.Part{Who: finding.Of(p.Owner), PID: p.ID.PID, Used: p.Used.V, Verdict: &p.Verdict, Grows: p.Grows}
@@ -88,13 +85,13 @@ func (m *Domain) Sample() *finding.Sample {
 			s.Processes = append(s.Processes, part)
 		}
 	}
-	if m.Limited != nil { // the rest is told of the GPU
-		s.Owner = m.Limited.Who.AsWhole()
+	if m.IsLimit() { // the rest is told of the GPU
+		s.Owner = m.Who.AsWhole()
 		return s
 	}
 	for i := range m.Device.Workloads {
-		if w := &m.Device.Workloads[i]; w.Instance == m.Instance && !w.single {
-			s.Workloads = append(s.Workloads, finding.Part{Who: finding.Who{Namespace: w.Namespace, Pod: w.Pod, SlurmJob: w.SlurmJob, Whole: true}, Verdict: &w.Verdict})
+		if w := &m.Device.Workloads[i]; w.Instance == m.Instance {
+			s.Workloads = append(s.Workloads, finding.Part{Who: w.Who, Verdict: &w.Verdict})
 		}
 	}
 	for i := range m.Device.Unreleased {
@@ -123,7 +120,7 @@ func (d *DeviceState) Hardware(now time.Time) *finding.Hardware {
 func (m *Domain) Messages() []finding.Message {
 	var found []finding.Finding
 	for i := range m.Device.Findings {
-		if f := &m.Device.Findings[i]; f.Instance == m.Instance && same(f.Limit, m.limit()) {
+		if f := &m.Device.Findings[i]; f.MemoryKey == m.MemoryKey {
 			found = append(found, f.Finding)
 		}
 	}

@@ -49,8 +49,8 @@ func TestReport(t *testing.T) {
 	})
 	slice := device(func(d *DeviceState) {
 		in := gpu.Some(uint32(3))
-		d.Instances = []InstanceState{{Instance: gpu.Instance{ID: 3, Profile: "2g.20gb"}, Judgement: detector.Judgement[gpu.ProcessID]{Page: true, Device: detector.Verdict{Judged: true, SecondsToOOM: detector.Of(60)}}}}
-		d.Findings = []FindingState{{Instance: in, Finding: finding.Finding{OOM: detector.Of(60), Evidence: detector.EvidenceFilling}}, {Finding: finding.Finding{Leaking: detector.Of(1)}}}
+		d.Instances = []MemoryState{{MemoryKey: MemoryKey{Instance: in}, Profile: "2g.20gb", Judgement: detector.Judgement[gpu.ProcessID]{Page: true, Device: detector.Verdict{Judged: true, SecondsToOOM: detector.Of(60)}}}}
+		d.Findings = []FindingState{{MemoryKey: MemoryKey{Instance: in}, Finding: finding.Finding{OOM: detector.Of(60), Evidence: detector.EvidenceFilling}}, {Finding: finding.Finding{Leaking: detector.Of(1)}}}
 	})
 	of := func(d ...*DeviceState) *State { return &State{Time: fixtureAt(0), Devices: d} }
 	const note, unknown, ticket, page = finding.Note, finding.Unknown, finding.Ticket, finding.Page

@@ -27,15 +27,12 @@ type Resolver func(labels map[string]string) detector.Config
 // their GPU. They keep their history, but a window of another length starts empty. You may call it at any time.
 func (s *Sampler) Configure(resolve Resolver) { s.resolve.Store(&resolve) }
 
-// newMemory returns a memory without history: that of the GPU, of a GPU instance, or of processes with a limit and these labels.
-func (p *progress) newMemory(instance gpu.Opt[uint32], profile string, limited *finding.Who) *memory {
-	if limited != nil {
-		own := *limited
-		limited = &own
-	}
+// newMemory returns a memory without history.
+func (p *progress) newMemory(of MemoryState) *memory {
+	m := &memory{MemoryState: of}
 	d, err := detector.NewDomain(func(s detector.Subject[gpu.ProcessID]) detector.Config {
 		if *p.resolve != nil {
-			if cfg := (*p.resolve)(p.loop.labelsOf(&s, instance, profile, limited)); cfg.Validate() == nil {
+			if cfg := (*p.resolve)(p.loop.labelsOf(&s, m)); cfg.Validate() == nil {
 				return cfg
 			}
 		}
@@ -45,7 +42,8 @@ func (p *progress) newMemory(instance gpu.Opt[uint32], profile string, limited *
 		panic(err) // both configurations are valid
 	}
 	d.Remember(p.loop.sampler.heights)
-	return &memory{profile: profile, labels: limited, domain: d}
+	m.domain = d
+	return m
 }
 
 // reconfigure makes the series ask for their configuration again, if the rules or the labels of a series have changed.
@@ -58,37 +56,30 @@ func (l *loop) reconfigure() {
 	for _, m := range l.memories {
 		m.domain.Reconfigure()
 	}
-	for _, m := range l.limited {
-		m.domain.Reconfigure()
-	}
 }
 
-// labelsOf returns the labels of a series of the GPU or of one of its instances.
-func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[uint32], profile string, limited *finding.Who) map[string]string {
+// labelsOf returns the labels of a series of a memory.
+func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], m *memory) map[string]string {
 	labels := map[string]string{
 		"scope": "gpu", "gpu": l.info.IndexLabel(), "uuid": l.info.UUID, "name": l.info.Name,
 	}
-	if instance.OK {
-		labels["scope"], labels["gpu_instance"], labels["profile"] = "mig", InstanceID(instance), profile
+	if m.Instance.OK {
+		labels["scope"], labels["gpu_instance"], labels["profile"] = "mig", InstanceID(m.Instance), m.Profile
 	}
-	if limited != nil {
-		labels["scope"], labels["namespace"], labels["pod"], labels["slurm_job"] = "workload", limited.Namespace, limited.Pod, limited.SlurmJob
+	if who := &m.Who; m.IsLimit() {
+		labels["scope"], labels["namespace"], labels["pod"], labels["slurm_job"] = "workload", who.Namespace, who.Pod, who.SlurmJob
 	}
 	switch s.Kind {
 	case detector.KindResidual:
 		labels["scope"] = "residual"
 	case detector.KindMember:
-		o := l.processes.lastOwner(processKey{s.Key, instance})
+		o := l.processes.lastOwner(processKey{s.Key, m.Instance})
 		labels["scope"], labels["pid"] = "process", strconv.FormatUint(uint64(s.Key.PID), 10)
 		labels["process"], labels["container"] = o.Process, o.Container
 		labels["namespace"], labels["pod"], labels["slurm_job"] = o.Namespace, o.Pod, o.SlurmJob
 	case detector.KindGroup:
-		labels["scope"] = "workload"
-		o := l.processes.ownerOf(s.Group)
-		labels["namespace"], labels["pod"] = o.Namespace, o.Pod
-		if o.Pod == "" { // as workload has it
-			labels["slurm_job"] = o.SlurmJob
-		}
+		who := l.processes.whoIs(s.Group)
+		labels["scope"], labels["namespace"], labels["pod"], labels["slurm_job"] = "workload", who.Namespace, who.Pod, who.SlurmJob
 	}
 	for name, value := range labels {
 		labels[name] = LabelValue(name, value)
@@ -96,18 +87,19 @@ func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], instance gpu.Opt[uin
 	return labels
 }
 
-// ownerOf returns the owner of a process of that group. If no process is known, it takes the name of the group apart.
-func (t *processTable) ownerOf(group string) gpu.Owner {
+// whoIs returns the pod or job that a group is. A pod has no job: its members may be of several, and its series would change their
+// names. If no process is known, it takes the name of the group apart.
+func (t *processTable) whoIs(group string) finding.Who {
 	for _, e := range t.entries {
 		if e.owner.Group() == group {
-			return *e.owner
+			return finding.Of(e.owner).AsWhole()
 		}
 	}
 	namespace, name, _ := strings.Cut(group, "/")
 	if o := (gpu.Owner{SlurmJob: name}); o.Group() == group {
-		return o
+		return finding.Of(&o).AsWhole()
 	}
-	return gpu.Owner{Namespace: namespace, Pod: name}
+	return finding.Who{Namespace: namespace, Pod: name, Whole: true}
 }
 
 // LabelValue returns value as it can stand in a label: valid UTF-8, and cut to what the label needs. Processes choose their own

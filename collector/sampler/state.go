@@ -63,20 +63,17 @@ type DeviceState struct {
 	Up         bool
 	Error      string     // why the GPU cannot be read; "" while it is Up, or if that is not known
 	SampleTime time.Time  // the wall clock of the last sample; zero before the first
-	Owner      *gpu.Owner // the container that has the GPU, if the source says so; see gpu.Sample.Owner
 	Missed     uint64     // samples that were due and were not taken
 	XIDs       []XIDState // since the exporter started, ordered by code; codes that page are there from the start
 
-	Memory       gpu.Memory
+	MemoryState
 	UsedPeak     gpu.Opt[uint64] // the highest used memory of the last 60 s
 	Unattributed gpu.Opt[uint64] // the used memory minus that of all processes; absent if their list is not complete
 	MIGEnabled   gpu.Opt[bool]
 	Status       gpu.Status
-	// Judgement is the detector's. Its fields Members, Groups, Exited and Unreleased are nil: see Processes, Workloads,
-	// ExitsNearCapacity and Unreleased.
-	Judgement detector.Judgement[gpu.ProcessID]
-	Instances []InstanceState // of a GPU in MIG mode
-	Processes []ProcessState  // with series of their own, ordered by instance, pid and start
+	Instances    []MemoryState  // of a GPU in MIG mode
+	Limited      []MemoryState  // the pods, jobs and processes with a limit
+	Processes    []ProcessState // with series of their own, ordered by instance, pid and start
 	// ProcessesKnown says that the driver lists the processes. If not, the next counts mean nothing. ProcessCount is of all
 	// processes. OtherProcesses have no series of their own, because they are too young or over the cap. OtherUsed is their sum.
 	ProcessesKnown    bool
@@ -86,10 +83,8 @@ type DeviceState struct {
 	ExitsNearCapacity uint64            // processes that ended while the GPU was nearly full
 	Workloads         []WorkloadState   // the pods and jobs with two processes or more, or with a limit
 	Unreleased        []UnreleasedState // ordered by instance, pid and start
-	Limited           []LimitedState    // the pods, jobs and processes with a limit
 	Findings          []FindingState    // what alerts say of the GPU, or of its instances
 	Allotments        []AllotmentState  // ordered by instance and names
-	Curve             *Curve            // of the used memory; nil if there is none yet
 	Ends              []EndState        // of the last processes that held enough to be seen, in their order
 
 	unresolved int           // processes that could not be looked up
@@ -103,11 +98,34 @@ type XIDState struct {
 	Last  time.Time // zero if there was none
 }
 
-// InstanceState is what is known of one GPU instance.
-type InstanceState struct {
-	gpu.Instance
-	Judgement detector.Judgement[gpu.ProcessID] // as that of DeviceState
-	Curve     *Curve                            // nil if there is none yet
+// MemoryKey names a memory of a GPU: the processes in it run out of memory together. The zero key is the GPU's own, and one with
+// an instance alone is that of the instance. The others are limits.
+type MemoryKey struct {
+	Instance gpu.Opt[uint32] `json:"gpu_instance,omitzero"`
+	Of       string          `json:"of,omitzero"`      // of a limit on a control group; see gpu.Limit
+	ID       gpu.ProcessID   `json:"process,omitzero"` // of a limit on one process
+}
+
+// IsLimit reports whether the memory is a limit, and not that of a GPU or GPU instance.
+func (k MemoryKey) IsLimit() bool { return k.Of != "" || k.ID != gpu.ProcessID{} }
+
+// MemoryState is what is known of a memory of a GPU.
+type MemoryState struct {
+	MemoryKey
+	Profile string          // of a GPU instance
+	Devices []gpu.MIGDevice // of a GPU instance
+	// Owner is the container that has the GPU or GPU instance, if the source says so; see gpu.Sample.Owner.
+	Owner *gpu.Owner
+	// Who has what the processes with a limit have in common. The labels that they differ in are empty.
+	Who    finding.Who
+	Limits []gpu.Limit // the smallest first
+	Memory gpu.Memory  // Total is the smallest limit
+	// Judgement is the detector's. Its fields Members, Groups, Exited and Unreleased are nil: see Processes, Workloads,
+	// ExitsNearCapacity and Unreleased of the GPU.
+	Judgement detector.Judgement[gpu.ProcessID]
+	Curve     *Curve // of the used memory; nil if there is none yet
+
+	members []int // of a limit: positions in the sample
 }
 
 // ProcessState is what is known of one process on a GPU.
@@ -138,29 +156,24 @@ type UnreleasedState struct {
 
 // WorkloadState is what is known of the processes of one pod or job on a GPU.
 type WorkloadState struct {
-	Instance gpu.Opt[uint32]
-	// Namespace and Pod, or SlurmJob, name it.
-	Namespace, Pod, SlurmJob string
+	Instance    gpu.Opt[uint32]
+	finding.Who // the pod or job
 	// Used is the sum of its processes' memory in bytes.
 	Used    uint64
 	Verdict detector.Verdict
 	Limits  []gpu.Limit // on its memory
-
-	single  bool // it is there because of its limit: the process says all
-	limited bool // it has had Limits
 }
 
 // FindingState is what alerts say of a memory with the same culprit.
 type FindingState struct {
-	Instance gpu.Opt[uint32]
-	Limit    *LimitKey // of the memory; nil for a GPU or GPU instance
+	MemoryKey
 	finding.Finding
 }
 
 // Scope is the value of the label scope.
 func (f *FindingState) Scope() string {
 	switch {
-	case f.Limit != nil:
+	case f.IsLimit():
 		return "workload"
 	case f.Instance.OK:
 		return "mig"
@@ -206,15 +219,9 @@ func (d *DeviceState) toWall(ahead time.Duration) {
 			v.Since += ahead
 		}
 	}
-	move(&d.Judgement.Device)
-	move(&d.Judgement.Residual)
-	for i := range d.Instances {
-		move(&d.Instances[i].Judgement.Device)
-		move(&d.Instances[i].Judgement.Residual)
-	}
-	for i := range d.Limited {
-		move(&d.Limited[i].Judgement.Device)
-		move(&d.Limited[i].Judgement.Residual)
+	for _, m := range d.memories() {
+		move(&m.Judgement.Device)
+		move(&m.Judgement.Residual)
 	}
 	for i := range d.Processes {
 		p := &d.Processes[i]

@@ -54,14 +54,13 @@ type deviceHistory struct {
 	Processes []processHistory `json:"processes,omitempty"`
 }
 
-// memoryHistory is that of one memory: of the GPU, or of a GPU instance.
+// memoryHistory is that of one memory.
 type memoryHistory struct {
-	Instance gpu.Opt[uint32] `json:"gpu_instance,omitzero"`
-	Profile  string          `json:"profile,omitzero"`
-	Limit    *LimitKey       `json:"limit,omitempty"`
-	Labels   *finding.Who    `json:"labels,omitempty"` // of the processes with that limit
-	Domain   []byte          `json:"domain"`
-	Finding  finding.Memory  `json:"finding,omitzero"`
+	MemoryKey
+	Profile string         `json:"profile,omitzero"`
+	Labels  finding.Who    `json:"labels,omitzero"` // of the processes with that limit
+	Domain  []byte         `json:"domain"`
+	Finding finding.Memory `json:"finding,omitzero"`
 }
 
 // processHistory is the name of a process. If it has ended and its memory stays, nobody else knows its labels. If it lives, the
@@ -233,12 +232,8 @@ func outlives(id gpu.ProcessID) bool { return id.Start != 0 }
 // history returns the detector's memory of the loop's GPU.
 func (l *loop) history() *deviceHistory {
 	h := &deviceHistory{UUID: l.info.UUID, Saved: time.Now()}
-	for instance, m := range l.memories {
-		h.Memories = append(h.Memories, memoryHistory{Instance: instance, Profile: m.profile, Domain: m.domain.Save(nil), Finding: m.finding})
-	}
-	for key, m := range l.limited {
-		labels := *m.labels // the loop changes them
-		h.Memories = append(h.Memories, memoryHistory{Limit: &key, Labels: &labels, Domain: m.domain.Save(nil), Finding: m.finding})
+	for key, m := range l.memories {
+		h.Memories = append(h.Memories, memoryHistory{MemoryKey: key, Profile: m.Profile, Labels: m.Who, Domain: m.domain.Save(nil), Finding: m.finding})
 	}
 	for key, e := range l.processes.entries {
 		p := processHistory{PID: key.id.PID, Start: key.id.Start, Instance: key.instance, Owner: *e.owner, Busy: e.busy, Limits: e.limits}
@@ -254,18 +249,10 @@ func (l *loop) restore(h *deviceHistory) error {
 		key := processKey{gpu.ProcessID{PID: p.PID, Start: p.Start}, p.Instance}
 		l.processes.entries[key] = &processEntry{owner: &p.Owner, busy: p.Busy, limits: p.Limits}
 	}
-	memories, limited := map[gpu.Opt[uint32]]*memory{}, map[LimitKey]*memory{}
+	memories := map[MemoryKey]*memory{}
 	for _, in := range h.Memories {
-		if in.Limit != nil && in.Labels == nil {
-			in.Labels = &finding.Who{}
-		}
-		m := l.newMemory(in.Instance, in.Profile, in.Labels)
-		m.finding = in.Finding
-		if in.Limit != nil {
-			limited[*in.Limit] = m
-		} else {
-			memories[in.Instance] = m
-		}
+		m := l.newMemory(MemoryState{MemoryKey: in.MemoryKey, Profile: in.Profile, Who: in.Labels})
+		memories[in.MemoryKey], m.finding = m, in.Finding
 		if err := m.domain.Restore(in.Domain, outlives); err != nil {
 			return fmt.Errorf("GPU %s, instance %q: %w", h.UUID, InstanceID(in.Instance), err)
 		}
@@ -273,6 +260,6 @@ func (l *loop) restore(h *deviceHistory) error {
 	if memories[wholeGPU] == nil {
 		return fmt.Errorf("GPU %s: nothing of its own memory", h.UUID)
 	}
-	l.memories, l.limited, l.laidOut = memories, limited, true
+	l.memories, l.laidOut = memories, true
 	return nil
 }

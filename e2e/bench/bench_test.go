@@ -159,6 +159,21 @@ func TestReports(t *testing.T) {
 	}
 }
 
+// TestLimits judges programs with a limit, and the same ones on a GPU of that size: a leak, and what rests at its limit.
+func TestLimits(t *testing.T) {
+	for family, rows := range map[string][]string{
+		"limit_leak_eval_outputs": {"| the end is the limit | 1/1 | 1 | 1/1 100.0 % | 1/1 100.0 % | ", "| the end is the capacity | 1/1 | 1 | 1/1 100.0 % | 1/1 100.0 % | "},
+		"limit_healthy_vllm":      {"| the end is the limit | 0/0 | 0 | – | – | – | 2 | 0 | 0 | 0 |", "| the end is the capacity | 0/0 | 0 | – | – | – | 2 | 0 | 0 | 0 |"},
+	} {
+		got := printed(t, options{summary: "limits", family: family, seeds: seedRange{301, 301}})
+		for _, row := range rows {
+			if !strings.Contains(got, row) {
+				t.Errorf("%s: no %q in\n%s", family, row, got)
+			}
+		}
+	}
+}
+
 // TestChosen leaves fresh families out unless they are asked for.
 func TestChosen(t *testing.T) {
 	opt := options{list: []fleet.Family{{Name: "a"}, {Name: "b", Held: true}, {Name: "c", Held: true, Fresh: true}}}

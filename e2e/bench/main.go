@@ -79,7 +79,7 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.incidents, "incidents", false, "live again what people reported")
 	f.BoolVar(&o.lives, "lives", false, "tell what knowledge of the earlier lives of a program is worth")
 	f.BoolVar(&o.constants, "constants", false, "print detector/CONSTANTS.md with what each constant costs at half and at double; an hour and a half")
-	f.StringVar(&o.summary, "summary", "", "write a line for each of these populations: fleet,probes,reports,lives")
+	f.StringVar(&o.summary, "summary", "", "write a line for each of these populations: fleet,probes,reports,lives,limits")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}

@@ -15,8 +15,8 @@ import (
 
 // summary is the table of --summary: a line for each population.
 type summary struct {
-	opt   options
-	table table
+	opt            options
+	table, bounded table
 }
 
 // benchSummary writes a line for each population that is asked for: the families for tuning and those held out, the same with
@@ -28,16 +28,17 @@ func benchSummary(w *strings.Builder, opt options, names []string) error {
 	for _, name := range names {
 		of, known := map[string]func() error{
 			"fleet": func() error { return s.fleet("fleet", sees{}) }, "probes": func() error { return s.fleet("probes", sees{probes: true}) },
-			"reports": s.reports, "lives": s.lives,
+			"reports": s.reports, "lives": s.lives, "limits": s.limits,
 		}[name]
 		if !known {
-			return fmt.Errorf("--summary: there is no population %q, only fleet, probes, reports and lives", name)
+			return fmt.Errorf("--summary: there is no population %q, only fleet, probes, reports, lives and limits", name)
 		}
 		if err := of(); err != nil {
 			return err
 		}
 	}
 	s.table.write(w)
+	s.bounded.write(w)
 	return nil
 }
 

@@ -73,12 +73,12 @@ func (j *judge) add(m *history.Memory, s *gpu.Sample) (err error) {
 	}
 	g.sample = *s // the caller uses the lists again
 	g.sample.Processes, g.sample.Instances = slices.Clone(s.Processes), slices.Clone(s.Instances)
-	if len(s.Instances) == 0 {
-		j.result(g, instanceKey{}, nil, "").add(s.T, s.Memory)
-	}
+	has := sampler.DeviceState{Info: m.Info, MemoryState: sampler.MemoryState{Memory: s.Memory}}
 	for i := range s.Instances {
-		in := &s.Instances[i]
-		j.result(g, keyOf(in), in, "").add(s.T, in.Memory)
+		has.Instances = append(has.Instances, sampler.InstanceOf(&s.Instances[i]))
+	}
+	for _, d := range has.Domains() {
+		j.result(g, &d).add(s.T, d.Memory)
 	}
 	return nil
 }
@@ -86,17 +86,10 @@ func (j *judge) add(m *history.Memory, s *gpu.Sample) (err error) {
 // judge judges the last sample of a GPU, for the step at time t. line says that the step has lines.
 func (j *judge) judge(g *judgedGPU, t time.Duration, line bool) {
 	state := g.offline.Judge(&g.sample)
-	for i, d := range state.Domains() {
-		var r *result
-		switch {
-		case d.Limited != nil:
-			r = j.result(g, instanceKey{limit: d.Limited.LimitKey}, nil, d.Name)
+	for _, d := range state.Domains() {
+		r := j.result(g, &d)
+		if d.IsLimit() {
 			r.add(g.sample.T, d.Memory)
-		case d.Instance.OK:
-			in := &state.Instances[i].Instance
-			r = j.result(g, keyOf(in), in, "")
-		default:
-			r = j.result(g, instanceKey{}, nil, "")
 		}
 		r.judge(t, &d, &j.common)
 		if j.output == outputJSON && line {
@@ -139,20 +132,15 @@ func within(step time.Duration) time.Duration {
 // ceil returns the first multiple of step that is not before t.
 func ceil(t, step time.Duration) time.Duration { return t + (step-t%step)%step }
 
-func keyOf(in *gpu.Instance) instanceKey { return instanceKey{id: in.ID, profile: in.Profile} }
-
-// result returns the result of a GPU, of one of its instances, or of a limit, which has the name.
-func (j *judge) result(g *judgedGPU, key instanceKey, in *gpu.Instance, name string) *result {
+// result returns the result of a memory.
+func (j *judge) result(g *judgedGPU, d *sampler.Domain) *result {
+	key := memoryKey{d.MemoryKey, d.Profile}
 	for _, r := range g.results {
-		if r.instance == key {
+		if r.memory == key {
 			return r
 		}
 	}
-	of := sampler.DeviceState{Info: g.memory.Info}
-	if in != nil {
-		of.Instances = []sampler.InstanceState{{Instance: *in}}
-	}
-	r := &result{instance: key, name: cmp.Or(name, of.Domains()[0].Name), labels: g.memory.Labels, current: map[eventKey]*event{}}
+	r := &result{memory: key, name: d.Name(), labels: g.memory.Labels, current: map[eventKey]*event{}}
 	if j.output == outputHTML {
 		r.plot = &plot.Envelope{}
 	}

@@ -61,7 +61,7 @@ func linesOf(own history.Labels, r *result, d *sampler.Domain, t time.Duration, 
 		w := &v.Windows[0]
 		line := Line{
 			Time: history.Wall(t), Series: l, Verdict: fromstate.VerdictOf(v, cfg), Used: fromstate.Known(used), Capacity: fromstate.Known(d.Memory.Capacity()),
-			Slope: w.Slope.Finite(), R2: w.R2.Finite(), Spikes: w.Spikes.Finite(), Page: r.fires(levelPage, t), Ticket: r.fires(levelTicket, t), Limit: d.Limited != nil,
+			Slope: w.Slope.Finite(), R2: w.R2.Finite(), Spikes: w.Spikes.Finite(), Page: r.fires(levelPage, t), Ticket: r.fires(levelTicket, t), Limit: d.IsLimit(),
 		}
 		if by := d.Judgement.Evidence.String(); by != "" && v.SecondsToOOM.Finite() != nil {
 			line.Evidence = &by
@@ -69,8 +69,8 @@ func linesOf(own history.Labels, r *result, d *sampler.Domain, t time.Duration, 
 		lines = append(lines, line)
 	}
 	own = own.With("gpu_instance", sampler.InstanceID(d.Instance))
-	if d.Limited != nil {
-		who := &d.Limited.Who
+	if d.IsLimit() {
+		who := &d.Who
 		add(own.With("namespace", who.Namespace, "pod", who.Pod, "container", who.Container, "slurm_job", who.SlurmJob, "process", who.Process), d.Memory.Used, &d.Judgement.Device)
 		return lines
 	}

@@ -63,18 +63,17 @@ type eventKey struct {
 	alert string
 }
 
-// instanceKey names a GPU instance over the layouts of a GPU, or a limit.
-type instanceKey struct {
-	id      uint32
+// memoryKey names a memory over the layouts of a GPU.
+type memoryKey struct {
+	sampler.MemoryKey
 	profile string
-	limit   sampler.LimitKey
 }
 
 // result is what a backtest has found out about a memory.
 type result struct {
 	name, from  string
 	labels      history.Labels // of the GPU
-	instance    instanceKey    // the zero one is the whole GPU
+	memory      memoryKey
 	first, last time.Duration
 	samples     uint64
 	used, peak  float64 // the last and the highest sample, bytes

@@ -50,8 +50,8 @@ type (
 		Memory       Memory            `json:"memory"`
 		Unattributed *uint64           `json:"unattributed_bytes"`
 		Domain
-		Instances  []Instance   `json:"instances"`
-		Limited    []Limited    `json:"limited"`
+		Instances  []Part       `json:"instances"`
+		Limited    []Part       `json:"limited"`
 		Processes  []Process    `json:"processes"`
 		Workloads  []Workload   `json:"workloads"`
 		Unreleased []Unreleased `json:"unreleased"`
@@ -63,7 +63,7 @@ type (
 		Free     *uint64 `json:"free_bytes"`
 		Reserved *uint64 `json:"reserved_bytes"`
 	}
-	// Domain is what a GPU and a GPU instance have in common.
+	// Domain is what the memories of a GPU have in common.
 	Domain struct {
 		Attributed bool     `json:"attributed"`
 		Headroom   *float64 `json:"oom_headroom_bytes"`
@@ -73,16 +73,11 @@ type (
 		Text       string   `json:"text"` // why it leaks, or does not
 		Verdict    *Verdict `json:"verdict"`
 	}
-	// Instance is a GPU instance of a GPU in MIG mode.
-	Instance struct {
+	// Part is a memory of its own on a GPU: a GPU instance in MIG mode, or the processes of a pod, job or control group with a limit,
+	// which is its total.
+	Part struct {
 		Labels map[string]string `json:"labels"`
 		Memory Memory            `json:"memory"`
-		Domain
-	}
-	// Limited are the processes of a pod, job or control group with a limit on their memory, which is a memory of its own.
-	Limited struct {
-		Labels map[string]string `json:"labels"`
-		Memory Memory            `json:"memory"` // the total is the limit
 		Domain
 	}
 	// Process is one that has series of its own.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -160,6 +161,56 @@ func checkTruth(t *testing.T, seed int, f Family, sc *Scenario) {
 			t.Errorf("seed %d: failure %+v of %+v", seed, o, truth.Leaks[o.Leak])
 		}
 	}
+}
+
+// TestLimited draws each family with a limit once: no container holds more than that, the GPU has room, and what is healthy comes near
+// its limit and never fails.
+func TestLimited(t *testing.T) {
+	sources, near, healthy, fatal := map[string]bool{}, 0, 0, 0
+	for _, f := range Limited() {
+		t.Run(f.Name, func(t *testing.T) {
+			sc := f.Draw(1)
+			next, peak := sc.Next, 0.0
+			sc.Next = func(s *gpu.Sample) bool {
+				more := next(s)
+				peak = max(peak, fullest(t, s, sources))
+				return more
+			}
+			follow(t, 1, sc, math.MaxInt)
+			checkTruth(t, 1, f, sc)
+			switch {
+			case f.Class == Healthy:
+				healthy++
+				if peak >= 0.85 {
+					near++
+				}
+				if len(sc.Truth.OOMs) > 0 || peak < 0.6 {
+					t.Errorf("%d failures, and %.0f %% of the limit", len(sc.Truth.OOMs), 100*peak)
+				}
+			case slices.ContainsFunc(sc.Truth.Leaks, func(l LeakTruth) bool { return l.Fatal }):
+				fatal++
+			}
+		})
+	}
+	if len(sources) != 3 || near < healthy*2/3 || fatal < 15 {
+		t.Errorf("sources %v; %d of %d come near their limit, %d leaks end", sources, near, healthy, fatal)
+	}
+}
+
+// fullest returns which share of its limit the container holds, 0 without a limit. It notes where limits are from.
+func fullest(t *testing.T, s *gpu.Sample, sources map[string]bool) float64 {
+	t.Helper()
+	used, limit := uint64(0), uint64(0)
+	for i := range s.Processes {
+		if p := &s.Processes[i]; len(p.Limits) > 0 {
+			sources[p.Limits[0].Source] = true
+			used, limit = used+p.Used.V, p.Limits[0].Bytes
+		}
+	}
+	if used > limit || limit > s.Memory.Total.V*6/10 {
+		t.Fatalf("%d bytes with a limit of %d, on a GPU of %d", used, limit, s.Memory.Total.V)
+	}
+	return float64(used) / float64(max(limit, 1))
 }
 
 func TestSeedGivesTheSameAgain(t *testing.T) {

@@ -130,6 +130,9 @@ func (w *world) owner(process string) *gpu.Owner {
 		w.user()
 	}
 	w.name(o)
+	if w.domains[0].limit != nil {
+		o.Container = "main"
+	}
 	return o
 }
 

@@ -108,7 +108,7 @@ func (w *world) processes(s *gpu.Sample) {
 func (p *proc) entry() gpu.Process {
 	w := p.w
 	p.count()
-	e := gpu.Process{ID: p.id, Instance: p.j.dom.id}
+	e := gpu.Process{ID: p.id, Instance: p.j.dom.id, Limits: p.limits()}
 	if w.listing != noMemory {
 		e.Used = gpu.Some(p.used())
 	}

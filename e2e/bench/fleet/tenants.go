@@ -126,6 +126,10 @@ func (w *world) deploys(every time.Duration, version func(n int) *job) {
 // neighbours adds healthy programs of others to a third of the scenarios. They take little, so that those of the family have what
 // they were drawn for.
 func (w *world) neighbours() {
+	if w.domains[0].limit != nil {
+		w.besides()
+		return
+	}
 	if !w.chance(0.35) {
 		return
 	}

@@ -153,6 +153,7 @@ func (w *world) forget(p *proc) {
 
 // look notes after a sample what shows of the leaks.
 func (w *world) look() {
+	w.readLimits()
 	for _, p := range w.procs {
 		p.peak = max(p.peak, p.used())
 	}

@@ -51,8 +51,9 @@ type world struct {
 
 // domain is a memory that can run full: of the GPU, or of a GPU instance.
 type domain struct {
-	dev *alloc.Device
-	id  gpu.Opt[uint32]
+	dev   *alloc.Device
+	id    gpu.Opt[uint32]
+	limit *limit // of a container; nil if it is a GPU, or what limits leave of one
 }
 
 // event is something that happens to the node at a time.
@@ -66,6 +67,7 @@ const (
 	minLength  = 2 * time.Hour
 	maxLength  = 72 * time.Hour
 	maxSamples = 90000 // bounds the processor time of a scenario
+	fewSamples = 10000 // of one with a limit, whose judge does more
 )
 
 // newWorld draws an empty GPU and how it is recorded.
@@ -85,7 +87,11 @@ func newWorld(r *rand.Rand) *world {
 // plan fixes how long and how often is sampled, once the programs are known.
 func (w *world) plan() {
 	choices := []time.Duration{time.Second, 5 * time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second}
-	choices = slices.DeleteFunc(choices, func(d time.Duration) bool { return int((w.end+w.lead)/d) > maxSamples })
+	most := maxSamples
+	if w.domains[0].limit != nil {
+		most = fewSamples
+	}
+	choices = slices.DeleteFunc(choices, func(d time.Duration) bool { return int((w.end+w.lead)/d) > most })
 	w.sc.Interval = pick(w, choices...)
 	w.drawGaps()
 	w.now, w.last = -w.lead, -w.lead

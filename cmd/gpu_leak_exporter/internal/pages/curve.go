@@ -35,7 +35,7 @@ func (h *Config) memoryCurve(m *sampler.Domain, id string, height float64) templ
 	if p == nil {
 		return ""
 	}
-	p.ID, p.Title, p.Height = id, "Memory used on "+m.Name, height
+	p.ID, p.Title, p.Height = id, "Memory used on "+m.Name(), height
 	if total := m.Memory.Capacity(); total.OK {
 		p.Capacity = float64(total.V)
 	}
@@ -64,7 +64,7 @@ func (h *Config) processCurve(m *sampler.Domain, of *sampler.ProcessState, heigh
 		return ""
 	}
 	who, _ := whoIs(of.ID, of.Owner)
-	p.ID, p.Title, p.Height = nameOf(m, of)+"-curve", "Memory of "+who+" on "+m.Name, height
+	p.ID, p.Title, p.Height = nameOf(m, of)+"-curve", "Memory of "+who+" on "+m.Name(), height
 	p.Description = h.described(p, v, "")
 	return p.SVG()
 }

@@ -62,8 +62,11 @@ func crowd(gpus, processes, leaks int) *sampler.State {
 	for i := range gpus {
 		d := &sampler.DeviceState{
 			Info: gpu.Info{Index: i, UUID: "GPU-" + strconv.Itoa(i), Name: "NVIDIA H100 80GB HBM3"}, Up: true, SampleTime: epoch,
-			Memory: memory(80<<30, 40<<30, 1<<30), ProcessesKnown: true, ProcessCount: processes, Curve: noisy(40 << 30),
-			Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: healthy(0), Attributed: true, Headroom: detector.Of(38 << 30)},
+			ProcessesKnown: true, ProcessCount: processes,
+			MemoryState: sampler.MemoryState{
+				Memory: memory(80<<30, 40<<30, 1<<30), Curve: noisy(40 << 30),
+				Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: healthy(0), Attributed: true, Headroom: detector.Of(38 << 30)},
+			},
 		}
 		if leaks > 0 {
 			d.Judgement.Device = leaking(time.Hour)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -60,7 +61,7 @@ func filling(seconds float64) *sampler.DeviceState {
 	v := healthy(0.3)
 	v.Windows[0].Slope = detector.Of(1 << 20)
 	v.Withheld, v.SecondsToOOM, v.Lower, v.Upper = detector.WithheldProgramBegin, detector.Of(seconds), detector.Of(0.8*seconds), detector.Of(1.5*seconds)
-	d := &sampler.DeviceState{Info: gpu.Info{Name: "T4"}, Up: true, SampleTime: epoch, Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v, Evidence: detector.EvidenceFilling, Page: seconds < 900}}
+	d := &sampler.DeviceState{Info: gpu.Info{Name: "T4"}, Up: true, SampleTime: epoch, MemoryState: sampler.MemoryState{Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v, Evidence: detector.EvidenceFilling, Page: seconds < 900}}}
 	other := healthy(0)
 	other.Windows[0].Slope = detector.Of(1 << 30) // it takes no part
 	d.Processes = []sampler.ProcessState{
@@ -124,9 +125,11 @@ func fixture() *sampler.State {
 		Devices: []*sampler.DeviceState{
 			{
 				Info: gpu.Info{Index: 0, UUID: "GPU-leaks", Name: "NVIDIA H200"}, Up: true, SampleTime: epoch.Add(-time.Second),
-				Memory: memory(80*gib, 40*gib, gib), Unattributed: gpu.Some(uint64(gib)), ProcessCount: 7, ProcessesKnown: true,
-				Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: with(leaking(90*time.Minute), 39.9*gib), Attributed: true, Headroom: detector.Of(38 * gib), Evidence: detector.EvidenceLeak, Rate: detector.Of(1 << 20)},
-				Curve:     leakingCurve(38.5 * gib),
+				Unattributed: gpu.Some(uint64(gib)), ProcessCount: 7, ProcessesKnown: true,
+				MemoryState: sampler.MemoryState{
+					Memory: memory(80*gib, 40*gib, gib), Curve: leakingCurve(38.5 * gib),
+					Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: with(leaking(90*time.Minute), 39.9*gib), Attributed: true, Headroom: detector.Of(38 * gib), Evidence: detector.EvidenceLeak, Rate: detector.Of(1 << 20)},
+				},
 				Ends: []sampler.EndState{
 					{ID: gpu.ProcessID{PID: 39, Start: 5}, Owner: &gpu.Owner{Process: "evaluate.py"}, Used: 2 * gib, At: steady(epoch.Add(-65 * time.Minute))},
 					{ID: gpu.ProcessID{PID: 40, Start: 6}, Owner: &gpu.Owner{Process: "evaluate.py"}, Used: 6 * gib, At: steady(epoch.Add(-5 * time.Minute)), NearCapacity: true},
@@ -159,13 +162,13 @@ func fixture() *sampler.State {
 					ID: gpu.ProcessID{PID: 40, Start: 6}, Used: 6 * gib, Since: steady(epoch.Add(-5 * time.Minute)),
 					Owner: &gpu.Owner{Process: "evaluate.py", User: "bob", SlurmJob: "4712"},
 				}},
-				Workloads: []sampler.WorkloadState{{Namespace: "ml", Pod: "train-0", Used: 31 * gib, Verdict: healthy(0.25)}},
+				Workloads: []sampler.WorkloadState{{Who: finding.Who{Namespace: "ml", Pod: "train-0", Whole: true}, Used: 31 * gib, Verdict: healthy(0.25)}},
 			},
 			{
-				Info: gpu.Info{Index: 1, UUID: "GPU-mig", Name: "NVIDIA H200"}, Up: true, SampleTime: epoch, Memory: memory(80*gib, 12*gib, gib), ProcessesKnown: true,
-				Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: healthy(0)},
-				Instances: []sampler.InstanceState{{
-					Instance:  gpu.Instance{ID: 3, Profile: "2g.20gb", Memory: memory(20*gib, 6*gib, 0)},
+				Info: gpu.Info{Index: 1, UUID: "GPU-mig", Name: "NVIDIA H200"}, Up: true, SampleTime: epoch, ProcessesKnown: true,
+				MemoryState: sampler.MemoryState{Memory: memory(80*gib, 12*gib, gib), Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: healthy(0)}},
+				Instances: []sampler.MemoryState{{
+					MemoryKey: sampler.MemoryKey{Instance: gpu.Some(uint32(3))}, Profile: "2g.20gb", Memory: memory(20*gib, 6*gib, 0),
 					Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: with(leaking(20*time.Minute), 5.9*gib), Residual: leaking(20 * time.Minute), Attributed: true, Headroom: detector.Of(20 * 60 << 20), Evidence: detector.EvidenceLeak, Rate: detector.Of(1 << 20), Page: true},
 					Curve:     leakingCurve(4.5 * gib),
 				}},
@@ -174,7 +177,7 @@ func fixture() *sampler.State {
 					Verdict: healthy(0.1), Curve: toothed(gib / 2),
 				}},
 			},
-			{Info: gpu.Info{Index: 2, UUID: "GPU-lost", Name: "NVIDIA H200"}, SampleTime: epoch.Add(-3 * time.Minute), Memory: memory(80*gib, gib, gib)},
+			{Info: gpu.Info{Index: 2, UUID: "GPU-lost", Name: "NVIDIA H200"}, SampleTime: epoch.Add(-3 * time.Minute), MemoryState: sampler.MemoryState{Memory: memory(80*gib, gib, gib)}},
 			{Info: gpu.Info{Index: 3, UUID: "GPU-new"}},
 			{Info: gpu.Info{Index: 4, UUID: "GPU-bare"}, Up: true, SampleTime: epoch},
 		},

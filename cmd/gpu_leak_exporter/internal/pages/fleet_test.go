@@ -53,13 +53,13 @@ func TestNamesOfMemories(t *testing.T) {
 		"gpu-10.0.0.1-9400-no-de-1-3": {Index: 3, Place: place},
 		"gpu-b":                       {Index: -1, UUID: "GPU-b"},
 	} {
-		if got := nameOf(&sampler.Domain{Device: &sampler.DeviceState{Info: info}}, nil); got != want {
+		if got := nameOf(&sampler.Domain{MemoryState: &sampler.MemoryState{}, Device: &sampler.DeviceState{Info: info}}, nil); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
 	names := map[string]bool{}
 	for _, of := range []string{"/pods/a/main", "/pods/b/main", "/pods/a-main", "/pods/a main", "/", "/..", ""} {
-		d := sampler.Domain{Device: &sampler.DeviceState{}, Limited: &sampler.LimitedState{LimitKey: sampler.LimitKey{Of: of}}}
+		d := sampler.Domain{MemoryState: &sampler.MemoryState{MemoryKey: sampler.MemoryKey{Of: of, ID: gpu.ProcessID{PID: 7}}}, Device: &sampler.DeviceState{}}
 		name := nameOf(&d, nil)
 		if names[name] || strings.Map(inName, name) != strings.ReplaceAll(name, "/", "-") || strings.Contains(name, "/") {
 			t.Errorf("%q is the name of the limit %q", name, of)

@@ -46,11 +46,11 @@ type fact struct{ Name, Text string }
 
 func (h *Config) card(m sampler.Domain, now time.Time) card {
 	id := nameOf(&m, nil)
-	c := card{ID: id, GPU: m.Name, Model: m.Device.Info.Name, Class: "down", Verdict: finding.Unreadable, left: math.Inf(1), of: m}
+	c := card{ID: id, GPU: m.Name(), Model: m.Device.Info.Name, Class: "down", Verdict: finding.Unreadable, left: math.Inf(1), of: m}
 	if c.Anchor = m.Device.Info.UUID; m.Instance.OK {
 		c.Anchor += fmt.Sprintf("-mig-%d", m.Instance.V)
 	}
-	if m.Limited != nil {
+	if m.IsLimit() {
 		c.Anchor = "" // alerts lead to its GPU
 	}
 	hardware := m.Device.Hardware(now).Messages()
@@ -155,8 +155,8 @@ func nameOf(m *sampler.Domain, p *sampler.ProcessState) string {
 	if m.Instance.OK {
 		name += fmt.Sprintf("-mig-%d", m.Instance.V)
 	}
-	if x := m.Limited; x != nil {
-		of := cmp.Or(x.Of, fmt.Sprintf("process-%d", x.ID.PID))
+	if m.IsLimit() {
+		of := cmp.Or(m.Of, fmt.Sprintf("process-%d", m.ID.PID))
 		name += fmt.Sprintf("-limit-%s-%08x", strings.Map(inName, path.Base(of)), crc32.ChecksumIEEE([]byte(of))) // many groups are called main
 	}
 	if p != nil {
@@ -175,7 +175,7 @@ func inName(r rune) rune {
 
 // countOf returns the number of processes on a memory. Of a part of a GPU it counts the shown ones only.
 func countOf(m *sampler.Domain) (n int) {
-	if !m.Instance.OK && m.Limited == nil {
+	if !m.Instance.OK && !m.IsLimit() {
 		n = m.Device.ProcessCount - len(m.Device.Processes) // those that are not shown
 	}
 	for i := range m.Device.Processes {

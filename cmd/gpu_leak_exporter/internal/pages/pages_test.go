@@ -41,7 +41,7 @@ func found(s *sampler.State) *sampler.State {
 			}
 			if sample := m.Sample(); d.Up && m.Judgement.T > 0 {
 				for _, f := range memory.Judge(sample) {
-					d.Findings = append(d.Findings, sampler.FindingState{Instance: m.Instance, Finding: f})
+					d.Findings = append(d.Findings, sampler.FindingState{MemoryKey: m.MemoryKey, Finding: f})
 				}
 			}
 		}

@@ -46,7 +46,7 @@ func TestPredictSays(t *testing.T) {
 	device := func(v detector.Verdict) *sampler.DeviceState {
 		return &sampler.DeviceState{
 			Info: gpu.Info{Name: "T4"}, Up: true, SampleTime: epoch,
-			Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v},
+			MemoryState: sampler.MemoryState{Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v}},
 		}
 	}
 	lost := &sampler.DeviceState{Info: gpu.Info{Index: 7, Name: "T4", UUID: "GPU-x"}, SampleTime: epoch.Add(-3 * time.Minute)}

@@ -107,7 +107,7 @@ func leakRate(p *sampler.ProcessState) float64 {
 // unreleased returns the rows of processes that ended and left memory behind.
 func (h *Config) unreleased(m *sampler.Domain) (list []processRow) {
 	for i := range m.Device.Unreleased {
-		if u := &m.Device.Unreleased[i]; u.Instance == m.Instance && m.Limited == nil {
+		if u := &m.Device.Unreleased[i]; u.Instance == m.Instance && !m.IsLimit() {
 			row := processRow{Held: humanize.Bytes(float64(u.Used)), Why: finding.Stays + " " + h.since(fromstate.SteadyTime(u.Since), m.Device.SampleTime)}
 			row.Who, row.Where = whoIs(u.ID, u.Owner)
 			list = append(list, row)
@@ -142,7 +142,7 @@ func (h *Config) located(s *allocator.Sites, now time.Time) (rows []siteRow, tex
 // endsOf returns the ends of processes on a memory since a time.
 func endsOf(m *sampler.Domain, since time.Duration) (list []sampler.EndState) {
 	for _, e := range m.Device.Ends {
-		if e.Instance == m.Instance && m.Limited == nil && e.At >= since {
+		if e.Instance == m.Instance && !m.IsLimit() && e.At >= since {
 			list = append(list, e)
 		}
 	}

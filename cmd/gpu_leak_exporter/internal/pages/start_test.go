@@ -24,8 +24,8 @@ func TestStartSays(t *testing.T) {
 	testkit.Golden(t, "testdata/start.html", start(fixture()))
 	device := func(index int, v detector.Verdict) *sampler.DeviceState {
 		return &sampler.DeviceState{
-			Info: gpu.Info{Index: index, UUID: fmt.Sprintf("GPU-%d", index), Name: "T4"}, Up: true, SampleTime: epoch, ProcessesKnown: true, ProcessCount: 2, Memory: memory(80<<30, 1<<30, 1<<30),
-			Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v},
+			Info: gpu.Info{Index: index, UUID: fmt.Sprintf("GPU-%d", index), Name: "T4"}, Up: true, SampleTime: epoch, ProcessesKnown: true, ProcessCount: 2,
+			MemoryState: sampler.MemoryState{Memory: memory(80<<30, 1<<30, 1<<30), Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: v}},
 		}
 	}
 	well, leaks := detector.Verdict{Judged: true}, detector.Verdict{Judged: true, Leak: true, Confidence: 0.9, SecondsToOOM: detector.Of(1200)}

@@ -67,7 +67,7 @@ func deviceOf(d *sampler.DeviceState, now time.Time, cfg *detector.Config) verdi
 	}
 	j := verdicts.Device{
 		Labels: device(), Name: d.Info.Name, Up: d.Up, SampleTime: MomentOf(d.SampleTime),
-		Instances: []verdicts.Instance{}, Limited: []verdicts.Limited{}, Processes: []verdicts.Process{}, Workloads: []verdicts.Workload{}, Unreleased: []verdicts.Unreleased{},
+		Instances: []verdicts.Part{}, Limited: []verdicts.Part{}, Processes: []verdicts.Process{}, Workloads: []verdicts.Workload{}, Unreleased: []verdicts.Unreleased{},
 	}
 	if !d.Up {
 		return j // nothing else means anything
@@ -97,27 +97,23 @@ func deviceOf(d *sampler.DeviceState, now time.Time, cfg *detector.Config) verdi
 // addMemories adds the verdicts on the memories of a GPU: its own, and those of its instances and limits.
 func addMemories(j *verdicts.Device, d *sampler.DeviceState, now time.Time, cfg *detector.Config) {
 	for _, m := range d.Domains() {
-		domain, labels := domainOf(&m, now, cfg), maps.Clone(j.Labels)
+		part := verdicts.Part{Labels: maps.Clone(j.Labels), Memory: MemoryOf(m.Memory), Domain: domainOf(&m, now, cfg)}
+		part.Labels["gpu_instance"] = sampler.InstanceID(m.Instance)
 		switch {
-		case m.Limited != nil:
-			j.Limited = append(j.Limited, limitedOf(labels, &m, domain))
+		case m.IsLimit():
+			part.Labels["namespace"], part.Labels["pod"], part.Labels["slurm_job"] = m.Who.Namespace, m.Who.Pod, m.Who.SlurmJob
+			part.Labels["container"], part.Labels["process"] = m.Who.Container, m.Who.Process
+			j.Limited = append(j.Limited, part)
 		case m.Instance.OK:
-			labels["gpu_instance"], labels["profile"] = sampler.InstanceID(m.Instance), m.Profile
-			j.Instances = append(j.Instances, verdicts.Instance{Labels: labels, Memory: MemoryOf(m.Memory), Domain: domain})
+			part.Labels["profile"] = m.Profile
+			j.Instances = append(j.Instances, part)
 		default:
-			j.Domain = domain
+			j.Domain = part.Domain
 		}
 	}
 	if len(d.Instances) > 0 { // the GPU as a whole has statistics
-		j.Domain = domainOf(&sampler.Domain{Device: d, Memory: d.Memory, Judgement: &d.Judgement}, now, cfg)
+		j.Domain = domainOf(&sampler.Domain{MemoryState: &d.MemoryState, Device: d}, now, cfg)
 	}
-}
-
-func limitedOf(labels map[string]string, m *sampler.Domain, domain verdicts.Domain) verdicts.Limited {
-	who := &m.Limited.Who
-	labels["gpu_instance"], labels["namespace"], labels["pod"] = sampler.InstanceID(m.Instance), who.Namespace, who.Pod
-	labels["container"], labels["slurm_job"], labels["process"] = who.Container, who.SlurmJob, who.Process
-	return verdicts.Limited{Labels: labels, Memory: MemoryOf(m.Memory), Domain: domain}
 }
 
 func processOf(labels map[string]string, p *sampler.ProcessState, cfg *detector.Config) verdicts.Process {
@@ -151,7 +147,7 @@ func MemoryOf(m gpu.Memory) verdicts.Memory {
 }
 
 func domainOf(m *sampler.Domain, now time.Time, cfg *detector.Config) verdicts.Domain {
-	j := m.Judgement
+	j := &m.Judgement
 	if j.T == 0 { // no frame yet
 		return verdicts.Domain{}
 	}
