@@ -83,7 +83,7 @@ func (e *exporter) ask() answer {
 	}
 	for _, d := range e.state.Domains() {
 		a.leak = a.leak || d.Judgement.Device.Judged && d.Judgement.Device.Leak
-		for _, m := range d.Messages(&e.cfg) {
+		for _, m := range d.Messages() {
 			a.page = a.page || m.Due && m.Severity == finding.Page
 			a.ticket = a.ticket || m.Due && m.Severity == finding.Ticket
 		}
