@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-kit/log"
-
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -195,9 +193,9 @@ func TestMIGIncident(t *testing.T) {
 }
 
 // incidentsOffline judges samples as backtest does, each or only the last one of so many, and returns the incidents.
-func incidentsOffline(t *testing.T, every int, samples int, at func(n int) *gpu.Sample) []*incident.Incident {
+func incidentsOffline(t *testing.T, every, samples int, at func(n int) *gpu.Sample) []*incident.Incident {
 	t.Helper()
-	store := incident.NewStore("", incident.Most, log.NewNopLogger())
+	store := incident.NewStore("", incident.Most, nil)
 	o, err := NewOffline(gpu.Info{UUID: "GPU-0"}, Config{SlowInterval: time.Minute, ProcessMax: 64, Detector: detector.DefaultConfig(), Incidents: store}, detector.NewHeights())
 	must(t, err)
 	for n := range samples {
