@@ -21,39 +21,29 @@ type Crest[V cmp.Ordered] struct {
 	}
 	Head int // newest
 	Len  int
-	// Rest is the highest value of the slots of the last span but the newest, until its own slot expires.
-	Rest  V
-	Until time.Duration
 }
 
 // Add takes the value v at time t, later than all before it, and returns the
 // highest value of the last span, which is the same in every call.
-func (c *Crest[V]) Add(t, span time.Duration, v V) V {
+func (c *Crest[V]) Add(t, span time.Duration, v V) (highest V) {
 	newest := &c.Slots[c.Head]
 	if c.Len > 0 && t-newest.Start < span/CrestSlots {
 		newest.Max = max(newest.Max, v)
 	} else {
-		if c.Len > 0 && newest.Max >= c.Rest {
-			c.Rest, c.Until = newest.Max, newest.Start+span
-		}
 		c.Head = (c.Head + 1) % CrestSlots
 		c.Len = min(c.Len+1, CrestSlots)
 		newest = &c.Slots[c.Head]
 		newest.Start, newest.Max = t, v
 	}
-	if t >= c.Until {
-		c.Rest, c.Until = newest.Max, newest.Start+span
-		for i := 1; i < c.Len; i++ {
-			start, highest := c.Slot(i)
-			if start <= t-span {
-				break
-			}
-			if highest > c.Rest {
-				c.Rest, c.Until = highest, start+span
-			}
+	highest = newest.Max
+	for i := 1; i < c.Len; i++ {
+		start, v := c.Slot(i)
+		if start <= t-span {
+			break
 		}
+		highest = max(highest, v)
 	}
-	return max(newest.Max, c.Rest)
+	return highest
 }
 
 // Slot returns the n-th slot before the newest one.
