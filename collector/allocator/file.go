@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -119,7 +118,7 @@ func ask(f *os.File, number uint32, over time.Duration) error {
 
 // tellRead says on an open page that a refusal was read, until the next one.
 func tellRead(f *os.File, number uint32) error {
-	_ = setLock(f, unix.F_UNLCK, readAt, math.MaxUint32)
+	_ = setLock(f, unix.F_UNLCK, readAt, 0) // all from there on
 	return setLock(f, unix.F_RDLCK, readAt+int64(number), 1)
 }
 

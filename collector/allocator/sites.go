@@ -118,7 +118,11 @@ type refusalText struct {
 }
 
 func (t *refusalText) refusal() *Refusal {
-	return &Refusal{Time: time.UnixMilli(int64(min(max(t.Time, 0), 1e12) * 1000)), UUID: bareUUID(printable(t.UUID, 48)), Asked: t.Asked, Lines: printableSites(t.Sites)}
+	lines := printableSites(t.Sites)
+	for i := range lines {
+		lines[i].Frames = nil // a probe tells none, and they would be kept as long as the process
+	}
+	return &Refusal{Time: time.UnixMilli(int64(min(max(t.Time, 0), 1e12) * 1000)), UUID: bareUUID(printable(t.UUID, 48)), Asked: t.Asked, Lines: lines}
 }
 
 type answerText struct {
