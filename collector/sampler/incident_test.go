@@ -4,13 +4,16 @@
 package sampler
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-kit/log"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -93,6 +96,51 @@ func TestCrashLoopHasIncidents(t *testing.T) {
 			t.Errorf("before the fourth death of a crash loop: %+v", last)
 		}
 	})
+}
+
+// refusing is what reads the probes of processes that are refused memory.
+type refusing struct {
+	Allocators
+	refusal func(pid uint32) *allocator.Refusal
+}
+
+func (r refusing) Of(gpu.ProcessID) []allocator.Record { return nil }
+func (r refusing) Run(ctx context.Context)             { <-ctx.Done() }
+func (r refusing) Problem() error                      { return nil }
+func (r refusing) RefusedOn(_ string, _ *gpu.Sample, p *gpu.Process) *allocator.Refusal {
+	return r.refusal(p.ID.PID)
+}
+
+// TestRefusalsAreIncidents has a process be refused memory and live, and one that is gone with the next sample.
+func TestRefusalsAreIncidents(t *testing.T) {
+	for pid, ended := range map[uint32]int{1: 1, 2: 0} {
+		var refused atomic.Pointer[allocator.Refusal]
+		d := newGPU(0, func(second int) (gpu.Sample, error) {
+			if second > 100 && pid == 1 {
+				return flat(60<<30, process(2, 10<<30))(second)
+			}
+			return flat(60<<30, process(2, 10<<30), process(1, 5<<30))(second)
+		})
+		probes := refusing{refusal: func(of uint32) *allocator.Refusal {
+			if of != pid {
+				return nil
+			}
+			return refused.Load()
+		}}
+		runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Allocators = probes }, func(s *Sampler, _ *lines) {
+			after(100*time.Second + 500*time.Millisecond)
+			refused.Store(&allocator.Refusal{Asked: 2 << 30, Lines: []allocator.Site{{Line: "serve.py:41 handle", Live: 4 << 30}}})
+			after(10 * time.Second)
+			list := incidentsOf(s)
+			if len(list) != 1 {
+				t.Fatalf("pid %d: %d incidents", pid, len(list))
+			}
+			i := list[0]
+			whole(t, i)
+			equal(t, fmt.Sprint(i.Kind, i.Ended, i.Asked.V>>30, i.Processes[0].PID, i.Processes[0].Ended), fmt.Sprint(incident.Refused, ended, 2, pid, ended > 0), "it")
+			equal(t, i.Processes[0].Lines, []incident.Line{{Line: "serve.py:41 handle", Bytes: 4 << 30}}, "lines")
+		})
+	}
 }
 
 // TestDeathsThatAreNoIncidents has a process end in a half-empty memory, and one that ends where nobody knows how full it is.
