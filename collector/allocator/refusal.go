@@ -6,7 +6,6 @@
 package allocator
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -47,12 +46,8 @@ func (r *Reader) hear(p *process, number uint32, now time.Time) {
 	}
 	p.refusals = number
 	_ = tellRead(p.file, number) // without the lock, the process waits for its second
-	var text refusalText
-	if json.Unmarshal(a.text, &text) != nil {
-		return
-	}
-	told := text.refusal()
-	if age := now.Sub(told.Time); age > refusalWithin || age < -refusalWithin {
+	told, err := parseRefusal(a.text)
+	if err != nil || now.Sub(told.Time).Abs() > refusalWithin {
 		return
 	}
 	r.mu.Lock()

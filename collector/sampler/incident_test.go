@@ -104,9 +104,9 @@ type refusing struct {
 	refusal func(pid uint32) *allocator.Refusal
 }
 
-func (r refusing) Of(gpu.ProcessID) []allocator.Record { return nil }
-func (r refusing) Run(ctx context.Context)             { <-ctx.Done() }
-func (r refusing) Problem() error                      { return nil }
+func (refusing) Of(gpu.ProcessID) []allocator.Record { return nil }
+func (refusing) Run(ctx context.Context)             { <-ctx.Done() }
+func (refusing) Problem() error                      { return nil }
 func (r refusing) RefusedOn(_ string, _ *gpu.Sample, p *gpu.Process) *allocator.Refusal {
 	return r.refusal(p.ID.PID)
 }
@@ -243,7 +243,7 @@ func TestMIGIncident(t *testing.T) {
 }
 
 // incidentsOffline judges samples as backtest does, each or only the last one of so many, and returns the incidents.
-func incidentsOffline(t *testing.T, every int, samples int, at func(n int) *gpu.Sample) []*incident.Incident {
+func incidentsOffline(t *testing.T, every, samples int, at func(n int) *gpu.Sample) []*incident.Incident {
 	t.Helper()
 	store := incident.NewStore("", incident.Most, log.NewNopLogger())
 	o, err := NewOffline(gpu.Info{UUID: "GPU-0"}, Config{SlowInterval: time.Minute, ProcessMax: 64, Detector: detector.DefaultConfig(), Incidents: store}, detector.NewHeights())

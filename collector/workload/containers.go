@@ -230,20 +230,10 @@ func (c *containers) answered(waiting map[string]bool, socket string, places map
 		c.sockets = []string{socket}
 	}
 	c.needed = c.needed || places != nil // it is a node of Kubernetes, whatever happens to its socket
-	c.learn(waiting, places)
-	return nil
-}
-
-// learn keeps the answers of a list that was made for the waiting containers: last, so that they stay even if the list is longer
-// than maxContainers. A container that is not listed is in no pod. It needs c.mu.
-func (c *containers) learn(waiting map[string]bool, places map[string]place) {
-	for id, p := range places {
-		c.answers.put(id, p)
-		delete(c.waiting, id) // it may have been asked for meanwhile
-	}
 	for id := range waiting {
-		c.answers.put(id, places[id])
+		c.answers.put(id, places[id]) // a container that is not listed is in no pod
 	}
+	return nil
 }
 
 // listFirst returns the list of the first runtime that has containers, and its socket. Docker's containerd does not serve

@@ -254,6 +254,16 @@ def child(then):
     os.waitpid(pid, 0)
 
 
+def tell_nothing():
+    """Is a child without a probe."""
+    import gc
+
+    time.sleep(0.1)
+    gc.collect()
+    assert threads() == 1
+    say("none " + str(os.getpid()))
+
+
 def scenario_fork():
     """Forks as a server does whose workers use the GPU."""
     import gc
@@ -298,42 +308,24 @@ def scenario_fork_imports():
 
 def scenario_fork_of_user():
     """Forks a program that has used the GPU, as the workers of a DataLoader: CUDA does not work there."""
-    import gc
-
     torch = Torch()
     probe = load(torch)
     begin(torch, probe)
 
-    def then():
-        time.sleep(0.1)
-        gc.collect()
-        assert threads() == 1
-        say("none " + str(os.getpid()))
-
-    child(then)
+    child(tell_nothing)
 
 
 def scenario_fork_of_users_child():
     """Forks twice after it has used the GPU: CUDA works in neither."""
-    import gc
-
     torch = Torch()
     probe = load(torch)
     begin(torch, probe)
 
-    def grandchild():
-        time.sleep(0.1)
-        gc.collect()
-        assert threads() == 1
-        say("none " + str(os.getpid()))
-
-    child(lambda: child(grandchild))
+    child(lambda: child(tell_nothing))
 
 
 def scenario_fork_of_new_user():
     """Forks a program that has just begun to use the GPU: it has no page yet."""
-    import gc
-
     torch = Torch()
     probe = load(torch)
     probe._probe.interval = 60
@@ -342,32 +334,18 @@ def scenario_fork_of_new_user():
     torch.initialised = True
     assert probe._probe._page is None
 
-    def then():
-        time.sleep(0.1)
-        gc.collect()
-        assert threads() == 1
-        say("none " + str(os.getpid()))
-
-    child(then)
+    child(tell_nothing)
 
 
 def scenario_fork_of_jax():
     """The same of JAX, which PyTorch knows nothing of."""
-    import gc
-
     probe = load(Torch())
     probe._probe.interval = 60
     import torch as _
 
     sys.modules["jax._src.xla_bridge"] = module("jax._src.xla_bridge", _backends={"cpu": None, "cuda": None})
 
-    def then():
-        time.sleep(0.1)
-        gc.collect()
-        assert threads() == 1
-        say("none " + str(os.getpid()))
-
-    child(then)
+    child(tell_nothing)
 
 
 def scenario_ends_in_child():
