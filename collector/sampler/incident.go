@@ -69,7 +69,7 @@ func (l *loop) tellDeaths(now *Domain, died []processKey) {
 }
 
 // findingOn returns what was said of a memory at the last sample.
-func (l *loop) findingOn(of *Domain, m *memory, wall func(time.Duration) time.Time) (f incident.Finding) {
+func (*loop) findingOn(of *Domain, m *memory, wall func(time.Duration) time.Time) (f incident.Finding) {
 	moment := func(t time.Duration) *time.Time {
 		if t == 0 {
 			return nil
