@@ -11,8 +11,8 @@ Once PyTorch, TensorFlow, JAX or CuPy is imported into the main interpreter, a t
 seconds, and writes the answer into 4,096 bytes of memory that the exporter reads through
 /proc. README.md has the layout. GPU_LEAK_PROBE=off turns it off.
 
-It never raises into the program, never allocates on the GPU, never initialises a
-framework, and never waits for the exporter.
+It never raises into the program, never allocates on the GPU and never initialises a
+framework. It waits for the exporter only when PyTorch is refused memory: for a second, once a minute at most.
 """
 
 import os
@@ -299,6 +299,16 @@ class _Refused(Exception):
     """Says why no recording is made."""
 
 
+def _may_name_lines():
+    return os.environ.get("GPU_LEAK_PROBE_SITES", "").lower() not in ("off", "0", "false", "no")
+
+
+def _blocks(torch):
+    """Returns how many blocks are in use on all GPUs: a snapshot has all of them."""
+    stats = map(torch.cuda.memory_stats_as_nested_dict, range(torch.cuda.device_count()))
+    return sum(s.get("active", {}).get("all", {}).get("current", 0) for s in stats)
+
+
 class _Recorder:
     """Finds the lines whose memory grows: records where PyTorch allocates, for some minutes, if asked to."""
 
@@ -354,7 +364,7 @@ class _Recorder:
         self._end("refused", reason="the probe has ended")
 
     def _begin(self, seconds, now):
-        if os.environ.get("GPU_LEAK_PROBE_SITES", "").lower() in ("off", "0", "false", "no"):
+        if not _may_name_lines():
             raise _Refused("the program's environment says GPU_LEAK_PROBE_SITES=off")
         if now < self._next:
             raise _Refused("it has just recorded: ask again in %d s" % (self._next - now + 1))
@@ -365,9 +375,7 @@ class _Recorder:
             raise _Refused("PyTorch is older than 2.1")
         if torch._C._cuda_isHistoryEnabled():
             raise _Refused("the program records where it allocates itself")
-        blocks = 0
-        for ordinal in range(torch.cuda.device_count()):
-            blocks += torch.cuda.memory_stats_as_nested_dict(ordinal).get("active", {}).get("all", {}).get("current", 0)
+        blocks = _blocks(torch)
         if blocks > _MAX_BLOCKS:
             raise _Refused("%d blocks are in use: a snapshot would stop the program for too long" % blocks)
         self._taken, self._stacks, self._pause, self._seconds, self._found = [], {}, 0.0, seconds, None
@@ -502,21 +510,30 @@ class _Refusals:
     """Tells what PyTorch was asked for when it had no memory left, and what held most."""
 
     def __init__(self):
-        self._attached, self._answer, self._last, self._number = None, None, None, 0
+        self._attached, self._answer, self._last, self._number, self._slow = None, None, None, 0, False
 
     def attach(self, probe):
-        """Has PyTorch call back when it is refused memory. That works only once CUDA is initialised: before, it crashes."""
+        """Has PyTorch call back when it is refused memory. That works only once CUDA is initialised: before, it crashes.
+        PyTorch before 2.1 would call with its own lock held, for which another thread may wait that has Python's."""
         torch = sys.modules.get("torch")
+
+        def refused(*args):
+            try:
+                self._tell(probe, torch, *args)
+            except Exception:
+                pass  # or else PyTorch raises it in the program
+
         try:
             if torch is None or self._attached is torch or _is_lazy(torch) or not torch.cuda.is_initialized():
                 return
             self._attached = torch
-            torch._C._cuda_attach_out_of_memory_observer(lambda *args: self._tell(probe, torch, *args))
+            if hasattr(torch._C, "_cuda_isHistoryEnabled"):
+                torch._C._cuda_attach_out_of_memory_observer(refused)
         except Exception:
-            pass  # PyTorch is older, or was built without CUDA
+            pass  # PyTorch is older, or was built without CUDA, or its allocator calls nobody
 
     def _tell(self, probe, torch, ordinal, asked, total, free):
-        """Is called by the thread that was refused. The program may survive it, so this costs a second a minute at most."""
+        """Is called by the thread that was refused. The program may survive it, so it waits for a second a minute at most."""
         import time
 
         now = time.monotonic()
@@ -538,8 +555,6 @@ class _Refusals:
             )
             page.refusals = self._number
             page.write(page.records)
-        except Exception:
-            return
         finally:
             probe._asking.release()
         while time.monotonic() - now < _REFUSAL_WAIT and not page.was_read():
@@ -547,16 +562,20 @@ class _Refusals:
 
     def _lines(self, torch, ordinal):
         """Returns what holds most: by line of code, if PyTorch records where it allocates, or else the largest blocks."""
-        blocks = torch.cuda.memory_stats_as_nested_dict(ordinal).get("active", {}).get("all", {}).get("current", 0)
-        if blocks > _MAX_BLOCKS:
+        import time
+
+        if self._slow or _blocks(torch) > _MAX_BLOCKS:
             return []
+        began = time.monotonic()
+        segments = torch.cuda.memory._snapshot()["segments"]
+        self._slow = time.monotonic() - began > _MAX_PAUSE  # it also has what the program itself records, however long that is
         held, largest = {}, []
-        for segment in torch.cuda.memory._snapshot()["segments"]:
+        for segment in segments:
             for block in segment["blocks"] if segment["device"] == ordinal else ():
                 if block["state"] != "active_allocated":
                     continue
                 frames = tuple((f["filename"], f["line"], f["name"]) for f in (block.get("frames") or ())[:_MAX_FRAMES])
-                if frames:
+                if frames and _may_name_lines():
                     line = _line(torch, frames)
                     held[line] = held.get(line, 0) + block["size"]
                 else:

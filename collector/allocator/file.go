@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -51,27 +50,20 @@ func memoryFiles() (device uint64, err error) {
 // find opens the page of a process. The error is errNoPage if there is none, and fs.ErrPermission if its descriptors are
 // unreadable.
 func (r *Reader) find(id gpu.ProcessID) (file *os.File, found page, err error) {
-	err = r.each(id, pageLink, pageSize, func(f *os.File) error {
-		p, err := r.read(f)
-		switch {
-		case err != nil:
-			return err
-		case p.start != id.Start:
-			return errOthers
-		}
-		file, found = f, p
-		return nil
+	file, err = r.search(id, pageLink, pageSize, func(f *os.File) (uint64, error) {
+		found, err = r.read(f)
+		return found.start, err
 	})
 	return file, found, err
 }
 
-// each opens the memory files of a process with this name and size, until use returns no error for one: that file stays
-// open. Otherwise the error is the last one, or errNoPage.
-func (r *Reader) each(id gpu.ProcessID, name string, size uint64, use func(*os.File) error) error {
+// search opens the memory files of a process with this name and size, until it can read one: that file stays open. read returns the
+// start of the process that writes it. Otherwise the error is the last one, or errNoPage.
+func (r *Reader) search(id gpu.ProcessID, name string, size uint64, read func(*os.File) (start uint64, err error)) (file *os.File, err error) {
 	last := errNoPage
 	candidates := 0
 	dir := filepath.Join(r.procFS, strconv.FormatUint(uint64(id.PID), 10), "fd")
-	err := hostfs.List(dir, maxDescriptors, r.budget, func(link, target string) error {
+	err = hostfs.List(dir, maxDescriptors, r.budget, func(link, target string) error {
 		if !strings.HasPrefix(target, name) {
 			return nil
 		}
@@ -83,13 +75,18 @@ func (r *Reader) each(id gpu.ProcessID, name string, size uint64, use func(*os.F
 			last = err
 			return nil
 		}
-		if last = use(f); last == nil {
+		start, err := read(f)
+		switch last = err; {
+		case err == nil && start == id.Start:
+			file = f
 			return fs.SkipAll
+		case err == nil:
+			last = errOthers
 		}
 		_ = f.Close() // it was only read
 		return nil
 	})
-	return cmp.Or(err, last)
+	return file, cmp.Or(err, last)
 }
 
 // open opens the target of a link of procfs, if it is a memory file of that size.
@@ -119,7 +116,7 @@ func ask(f *os.File, number uint32, over time.Duration) error {
 
 // tellRead says on an open page that a refusal was read, until the next one.
 func tellRead(f *os.File, number uint32) error {
-	_ = setLock(f, unix.F_UNLCK, readAt, math.MaxUint32)
+	_ = setLock(f, unix.F_UNLCK, readAt, 0) // all from there on
 	return setLock(f, unix.F_RDLCK, readAt+int64(number), 1)
 }
 
@@ -135,22 +132,18 @@ func setLock(f *os.File, kind int16, start, length int64) error {
 // findAnswer reads what a process writes beside its page, of this magic in a file with this name.
 func (r *Reader) findAnswer(id gpu.ProcessID, link, magic string) (found answer, err error) {
 	b := make([]byte, answerSize)
-	err = r.each(id, link, answerSize, func(f *os.File) error {
+	f, err := r.search(id, link, answerSize, func(f *os.File) (uint64, error) {
 		n, err := unix.Pread(int(f.Fd()), b, 0)
 		if err != nil {
-			return fmt.Errorf("read the answer: %w", err)
+			return 0, fmt.Errorf("read the answer: %w", err)
 		}
-		a, err := parseAnswer(b[:n], magic)
-		switch {
-		case err != nil:
-			return err
-		case a.start != id.Start:
-			return errOthers
-		}
-		found = a
-		return f.Close()
+		found, err = parseAnswer(b[:n], magic)
+		return found.start, err
 	})
-	return found, err
+	if err != nil {
+		return answer{}, err
+	}
+	return found, f.Close()
 }
 
 // read reads a page. The error is errTorn if the probe writes meanwhile.

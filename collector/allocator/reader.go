@@ -76,7 +76,8 @@ type process struct {
 	denied   bool
 	names    map[source]gpu.Allocator // only the names, as they were first
 	request  sitesRequest
-	refusals uint32 // number of the last refusal that was read
+	heard    time.Time // when a refusal was looked for
+	refusals uint32    // number of the last one that was read
 }
 
 // source is a framework on a GPU.

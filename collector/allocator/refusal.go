@@ -6,7 +6,6 @@
 package allocator
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -34,23 +33,21 @@ func (r *Reader) RefusedOn(uuid string, s *gpu.Sample, in *gpu.Process) *Refusal
 	return p.refusal
 }
 
-// hear reads the refusal of that number, once, and lets the process go on: it waits for a second at most.
+// hear reads the refusal of that number, once, and lets the process go on: it waits for a second at most. A probe tells one a minute,
+// another program may pretend to have more.
 func (r *Reader) hear(p *process, number uint32, now time.Time) {
-	if number == 0 || number == p.refusals {
+	if number == 0 || number == p.refusals || now.Sub(p.heard) < answerInterval {
 		return
+	}
+	p.heard = now
+	a, err := r.findAnswer(p.id, refusalLink, refusalMagic)
+	if err != nil || a.number != number {
+		return // it is looked for again with the next page
 	}
 	p.refusals = number
-	a, err := r.findAnswer(p.id, refusalLink, refusalMagic)
 	_ = tellRead(p.file, number) // without the lock, the process waits for its second
-	if err != nil || a.number != number {
-		return
-	}
-	var text refusalText
-	if json.Unmarshal(a.text, &text) != nil {
-		return
-	}
-	told := text.refusal()
-	if age := now.Sub(told.Time); age > refusalWithin || age < -refusalWithin {
+	told, err := parseRefusal(a.text)
+	if err != nil || now.Sub(told.Time).Abs() > refusalWithin {
 		return
 	}
 	r.mu.Lock()

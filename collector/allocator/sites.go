@@ -89,16 +89,28 @@ func parseAnswer(b []byte, magic string) (answer, error) {
 	return a, nil
 }
 
-// parseSites parses the text of an answer to a request.
+// parseSites parses the text of an answer to a request: the largest growth first, and names that print.
 func parseSites(text []byte) (Sites, error) {
-	var t answerText
+	var t struct {
+		State          SitesState
+		Reason         string
+		Seconds, Pause float64
+		Unsure         uint32
+		Sites          []Site
+	}
 	if err := json.Unmarshal(text, &t); err != nil {
 		return Sites{}, fmt.Errorf("its text: %w", err)
 	}
-	if !slices.Contains([]SitesState{SitesRecording, SitesDone, SitesRefused}, t.State) {
+	s := Sites{State: t.State, Reason: printable(t.Reason, maxReason), Over: seconds(t.Seconds), Pause: seconds(t.Pause)}
+	switch t.State {
+	case SitesRecording, SitesRefused: // the names become labels, and must not change
+	case SitesDone:
+		s.Unsure, s.List = t.Unsure, printableSites(t.Sites)
+		slices.SortStableFunc(s.List, func(a, b Site) int { return cmp.Compare(b.Growth, a.Growth) })
+	default:
 		return Sites{}, errors.New("its state is none")
 	}
-	return t.sites(), nil
+	return s, nil
 }
 
 // Refusal is an allocation for which a GPU had no memory left.
@@ -110,37 +122,22 @@ type Refusal struct {
 	Lines []Site
 }
 
-type refusalText struct {
-	Time  float64 `json:"time"` // seconds since the Unix epoch
-	UUID  string  `json:"uuid"`
-	Asked uint64  `json:"asked"`
-	Sites []Site  `json:"sites"`
-}
-
-func (t *refusalText) refusal() *Refusal {
-	return &Refusal{Time: time.UnixMilli(int64(min(max(t.Time, 0), 1e12) * 1000)), UUID: bareUUID(printable(t.UUID, 48)), Asked: t.Asked, Lines: printableSites(t.Sites)}
-}
-
-type answerText struct {
-	State   SitesState `json:"state"`
-	Reason  string     `json:"reason"`
-	Seconds float64    `json:"seconds"`
-	Pause   float64    `json:"pause"`
-	Unsure  uint32     `json:"unsure"`
-	Sites   []Site     `json:"sites"`
-}
-
-// sites returns the content of the text, with the largest growth first and names that print.
-func (text *answerText) sites() Sites {
-	s := Sites{State: text.State, Reason: printable(text.Reason, maxReason), Over: seconds(text.Seconds), Pause: seconds(text.Pause)}
-	if text.State != SitesDone {
-		return s // the names become labels, and must not change
+// parseRefusal parses the text of a refusal.
+func parseRefusal(text []byte) (*Refusal, error) {
+	var t struct {
+		Time  float64 // seconds since the Unix epoch
+		UUID  string
+		Asked uint64
+		Sites []Site
 	}
-	s.Unsure, s.List = text.Unsure, printableSites(text.Sites)
-	slices.SortStableFunc(s.List, func(a, b Site) int {
-		return cmp.Compare(b.Growth, a.Growth)
-	})
-	return s
+	if err := json.Unmarshal(text, &t); err != nil {
+		return nil, fmt.Errorf("its text: %w", err)
+	}
+	lines := printableSites(t.Sites)
+	for i := range lines {
+		lines[i].Frames = nil // a probe tells none, and they would be kept as long as the process
+	}
+	return &Refusal{Time: time.UnixMilli(int64(min(max(t.Time, 0), 1e12) * 1000)), UUID: bareUUID(printable(t.UUID, 48)), Asked: t.Asked, Lines: lines}, nil
 }
 
 // printableSites returns the first sites, with names that print. It keeps nothing else that the process wrote.

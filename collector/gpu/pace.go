@@ -22,8 +22,8 @@ const LastYear = 2200
 // as real time. It decides how long callers sleep, and nothing else. The methods may be called from any goroutine.
 type Pace struct {
 	speed float64
-	done  chan struct{} // closed by Close
-	close sync.Once
+	ended context.Context
+	end   context.CancelFunc
 
 	mu     sync.Mutex
 	real   time.Time     // of the start, with its monotonic reading; zero before
@@ -38,7 +38,9 @@ func NewPace(speed float64) (*Pace, error) {
 	if !(speed > 0) { // NaN, too
 		return nil, fmt.Errorf("speed %v: must be above 0; 1 is real time, 60 a minute a second", speed)
 	}
-	return &Pace{speed: speed, done: make(chan struct{})}, nil
+	p := &Pace{speed: speed}
+	p.ended, p.end = context.WithCancel(context.Background())
+	return p, nil
 }
 
 // Start lets the source's clock show origin now. Only the first call counts.
@@ -79,23 +81,16 @@ func (p *Pace) Wait(ctx context.Context, t time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-p.done:
+	case <-p.ended.Done():
 		return ErrClosed
 	}
 }
 
 // Closed reports whether Close was called.
-func (p *Pace) Closed() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
-}
+func (p *Pace) Closed() bool { return p.ended.Err() != nil }
 
 // Done is closed by Close.
-func (p *Pace) Done() <-chan struct{} { return p.done }
+func (p *Pace) Done() <-chan struct{} { return p.ended.Done() }
 
 // Close ends all waits. It may be called again.
-func (p *Pace) Close() { p.close.Do(func() { close(p.done) }) }
+func (p *Pace) Close() { p.end() }

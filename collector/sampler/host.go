@@ -28,7 +28,7 @@ const jobsInterval = time.Second
 type host struct {
 	pci        gpu.Opt[int]
 	holders    []DeviceHolder
-	limits     map[string]map[gpu.ProcessID][]gpu.Limit // of processes, by the UUID of the GPU
+	limits     map[string]map[gpu.ProcessID]toldLimits // of processes, by the UUID of the GPU
 	allotments []workload.Allotment
 	// walked says that the owners were asked, failed that a part of that failed, and took how long it took.
 	walked, failed bool

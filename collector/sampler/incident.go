@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
@@ -132,27 +133,41 @@ func (l *loop) tellLast(kind incident.Kind, more func(*incident.Incident)) {
 	}
 }
 
-// tellRefusals keeps an incident of each process whose framework was refused memory since the last sample.
+// tellRefusals keeps an incident of each process whose framework was refused memory since the last sample. Most have ended since.
 func (l *loop) tellRefusals(sample *gpu.Sample, state *DeviceState) {
-	for i := range state.Processes {
-		p := &state.Processes[i]
-		e, r := l.processes.entries[keyOf(&p.Process)], l.sampler.cfg.Allocators.RefusedOn(l.info.UUID, sample, &p.Process)
-		on := slices.IndexFunc(state.Domains(), func(d Domain) bool { return !d.IsLimit() && d.Has(&p.Process) })
-		if r == nil || r == e.refusal || on < 0 {
+	for _, in := range []*DeviceState{state, l.published.Load()} {
+		if in == nil || !in.Up {
 			continue
 		}
-		e.refusal = r
-		l.tell(incident.Refused, &state.Domains()[on], nil, func(in *incident.Incident) {
-			in.Asked = gpu.Some(r.Asked)
-			slices.SortStableFunc(in.Processes, func(a, b incident.Process) int { return -compareBool(a.PID == p.ID.PID, b.PID == p.ID.PID) })
-			if first := in.Processes; len(first) > 0 && first[0].PID == p.ID.PID {
-				first[0].Lines = nil // of its growth
-				for k := range r.Lines {
-					first[0].Lines = append(first[0].Lines, incident.Line{Line: r.Lines[k].Line, Bytes: r.Lines[k].Live})
-				}
+		for i := range in.Processes {
+			p := &in.Processes[i].Process
+			e, r := l.processes.entries[keyOf(p)], l.sampler.cfg.Allocators.RefusedOn(l.info.UUID, sample, p)
+			on := slices.IndexFunc(in.Domains(), func(d Domain) bool { return !d.IsLimit() && d.Has(p) })
+			if e == nil || r == nil || r == e.refusal || on < 0 {
+				continue
 			}
-		})
+			e.refusal = r
+			l.tellRefusal(&in.Domains()[on], p, r, !e.listed)
+		}
 	}
+}
+
+// tellRefusal keeps an incident of a process that was refused memory, with the lines that held most then.
+func (l *loop) tellRefusal(of *Domain, p *gpu.Process, r *allocator.Refusal, ended bool) {
+	var died []processKey
+	if ended {
+		died = append(died, keyOf(p))
+	}
+	l.tell(incident.Refused, of, died, func(in *incident.Incident) {
+		in.Asked = gpu.Some(r.Asked)
+		slices.SortStableFunc(in.Processes, func(a, b incident.Process) int { return -compareBool(a.PID == p.ID.PID, b.PID == p.ID.PID) })
+		if first := in.Processes; len(first) > 0 && first[0].PID == p.ID.PID {
+			first[0].Lines = nil // of its growth
+			for k := range r.Lines {
+				first[0].Lines = append(first[0].Lines, incident.Line{Line: r.Lines[k].Line, Bytes: r.Lines[k].Live})
+			}
+		}
+	})
 }
 
 // tellXIDs keeps incidents of the XID errors since the last sample.

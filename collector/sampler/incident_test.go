@@ -4,13 +4,17 @@
 package sampler
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -136,6 +140,51 @@ func TestLastIncidentIsWritten(t *testing.T) {
 	})
 	if files, err := filepath.Glob(filepath.Join(dir, "incident-*-gpu0-xid.json")); err != nil || len(files) != 1 {
 		t.Errorf("files %s, %v", files, err)
+	}
+}
+
+// refusing is what reads the probes of processes that are refused memory.
+type refusing struct {
+	Allocators
+	refusal func(pid uint32) *allocator.Refusal
+}
+
+func (refusing) Of(gpu.ProcessID) []allocator.Record { return nil }
+func (refusing) Run(ctx context.Context)             { <-ctx.Done() }
+func (refusing) Problem() error                      { return nil }
+func (r refusing) RefusedOn(_ string, _ *gpu.Sample, p *gpu.Process) *allocator.Refusal {
+	return r.refusal(p.ID.PID)
+}
+
+// TestRefusalsAreIncidents has a process be refused memory and live, and one that is gone with the next sample.
+func TestRefusalsAreIncidents(t *testing.T) {
+	for pid, ended := range map[uint32]int{1: 1, 2: 0} {
+		var refused atomic.Pointer[allocator.Refusal]
+		d := newGPU(0, func(second int) (gpu.Sample, error) {
+			if second > 100 && pid == 1 {
+				return flat(60<<30, process(2, 10<<30))(second)
+			}
+			return flat(60<<30, process(2, 10<<30), process(1, 5<<30))(second)
+		})
+		probes := refusing{refusal: func(of uint32) *allocator.Refusal {
+			if of != pid {
+				return nil
+			}
+			return refused.Load()
+		}}
+		runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Allocators = probes }, func(s *Sampler, _ *lines) {
+			after(100*time.Second + 500*time.Millisecond)
+			refused.Store(&allocator.Refusal{Asked: 2 << 30, Lines: []allocator.Site{{Line: "serve.py:41 handle", Live: 4 << 30}}})
+			after(10 * time.Second)
+			list := incidentsOf(s)
+			if len(list) != 1 {
+				t.Fatalf("pid %d: %d incidents", pid, len(list))
+			}
+			i := list[0]
+			whole(t, i)
+			equal(t, fmt.Sprint(i.Kind, i.Ended, i.Asked.V>>30, i.Processes[0].PID, i.Processes[0].Ended), fmt.Sprint(incident.Refused, ended, 2, pid, ended > 0), "it")
+			equal(t, i.Processes[0].Lines, []incident.Line{{Line: "serve.py:41 handle", Bytes: 4 << 30}}, "lines")
+		})
 	}
 }
 

@@ -21,18 +21,18 @@ const mostLimited = 64
 
 // askLimits fills in the limits of the processes on the GPUs.
 func (s *Sampler) askLimits(now *host) (err error) {
-	now.limits = map[string]map[gpu.ProcessID][]gpu.Limit{}
+	now.limits = map[string]map[gpu.ProcessID]toldLimits{}
 	for _, l := range s.shared.Load().loops {
 		last := l.published.Load()
 		if last == nil || !last.Up {
 			continue
 		}
-		of := map[gpu.ProcessID][]gpu.Limit{}
+		of := map[gpu.ProcessID]toldLimits{}
 		now.limits[l.info.UUID] = of
 		for i := range last.Processes {
 			id := last.Processes[i].ID
-			limits, failed := s.cfg.Owners.Limits(id, &l.info)
-			of[id], err = limits, cmp.Or(err, failed)
+			limits, known, failed := s.cfg.Owners.Limits(id, &l.info)
+			of[id], err = toldLimits{limits, known}, cmp.Or(err, failed)
 			if len(bounding(limits, last.Memory)) < len(limits) {
 				err = cmp.Or(err, errNoLimit)
 			}
@@ -41,12 +41,15 @@ func (s *Sampler) askLimits(now *host) (err error) {
 	return err
 }
 
-// limitsOn returns what knows the limits of processes on a GPU. asked is false of a process that was not there the last time.
-func (s *Sampler) limitsOn(uuid string) func(gpu.ProcessID) (limits []gpu.Limit, asked bool) {
-	return func(id gpu.ProcessID) (limits []gpu.Limit, asked bool) {
-		limits, asked = s.host.Load().limits[uuid][id]
-		return limits, asked
-	}
+// toldLimits are the limits of a process, as Owners.Limits returns them. The zero value is of one that was not there when it was asked.
+type toldLimits struct {
+	list  []gpu.Limit
+	known bool
+}
+
+// limitsOn returns what knows the limits of processes on a GPU.
+func (s *Sampler) limitsOn(uuid string) func(gpu.ProcessID) toldLimits {
+	return func(id gpu.ProcessID) toldLimits { return s.host.Load().limits[uuid][id] }
 }
 
 var errNoLimit = errors.New("a limit of 0 or above the memory of the GPU is none")

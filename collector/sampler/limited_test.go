@@ -393,17 +393,29 @@ func TestLimitsOfAPod(t *testing.T) {
 	}
 }
 
-// TestLimitsBeforeTheFirstAnswer has the limits of before a restart until the files are read again.
+// TestLimitsBeforeTheFirstAnswer has the limits of before a restart until the files are read again, and the container runtime has
+// answered.
 func TestLimitsBeforeTheFirstAnswer(t *testing.T) {
-	asked := false
-	table := newProcessTable(Config{Owners: &owners{}}, "0", func() *jobsState { return nil }, func(gpu.ProcessID) ([]gpu.Limit, bool) { return nil, asked })
-	table.entries[processKey{id: gpu.ProcessID{PID: 7, Start: 1}}] = &processEntry{owner: &gpu.Owner{}, limits: []gpu.Limit{dmem(16)}}
+	var told toldLimits
+	table := newProcessTable(Config{Owners: &owners{}}, "0", func() *jobsState { return nil }, func(gpu.ProcessID) toldLimits { return told })
+	hami := gpu.Limit{Source: gpu.LimitHAMi, Of: "ml/a/main", Bytes: 20 << 30}
+	table.entries[processKey{id: gpu.ProcessID{PID: 7, Start: 1}}] = &processEntry{owner: &gpu.Owner{}, limits: []gpu.Limit{dmem(16), hami}}
 	s := sharedGPU{func(float64) float64 { return 4 }, 10, nil}
-	for i, want := range []int{1, 1, 0} {
-		asked = i == 2
+	for i, c := range []struct {
+		told toldLimits
+		want []gpu.Limit
+	}{
+		{toldLimits{}, []gpu.Limit{dmem(16), hami}},
+		{toldLimits{}, []gpu.Limit{dmem(16), hami}},
+		{toldLimits{[]gpu.Limit{dmem(8)}, false}, []gpu.Limit{dmem(8), hami}},
+		{toldLimits{[]gpu.Limit{dmem(8)}, false}, []gpu.Limit{dmem(8), hami}},
+		{toldLimits{[]gpu.Limit{dmem(8)}, true}, []gpu.Limit{dmem(8)}},
+		{toldLimits{nil, true}, nil},
+		{toldLimits{}, nil},
+	} {
+		told = c.told
 		sample := s.at(time.Duration(i) * time.Second)
-		if table.note(sample); len(sample.Processes[0].Limits) != want {
-			t.Errorf("sample %d: %v, want %d", i, sample.Processes[0].Limits, want)
-		}
+		table.note(sample)
+		equal(t, sample.Processes[0].Limits, c.want, "sample %d", i)
 	}
 }

@@ -34,7 +34,7 @@ type processTable struct {
 	index string
 	jobs  func() *jobsState
 	// limits returns those of a process; nil if nobody reads limits.
-	limits func(gpu.ProcessID) (limits []gpu.Limit, asked bool)
+	limits func(gpu.ProcessID) toldLimits
 	// entries are the processes of the last sample, and those that ended while the detector knows them.
 	entries map[processKey]*processEntry
 	begun   bool            // a sample has been noted
@@ -74,7 +74,7 @@ type processEntry struct {
 
 var unknownOwner = &gpu.Owner{}
 
-func newProcessTable(cfg Config, index string, jobs func() *jobsState, limits func(gpu.ProcessID) ([]gpu.Limit, bool)) processTable {
+func newProcessTable(cfg Config, index string, jobs func() *jobsState, limits func(gpu.ProcessID) toldLimits) processTable {
 	return processTable{cfg: cfg, index: index, jobs: jobs, limits: limits, entries: map[processKey]*processEntry{}}
 }
 
@@ -128,9 +128,13 @@ func (t *processTable) limit(e *processEntry, p *gpu.Process, m gpu.Memory) {
 		p.Limits[i].Of = e.owner.Bounded(p.Limits[i].Of)
 	}
 	if t.cfg.Owners != nil {
-		if limits, asked := t.limits(p.ID); asked {
-			e.limits = limits
+		told := t.limits(p.ID)
+		if !told.known { // what was known before holds until then, maybe from an earlier exporter
+			told.list = append(slices.Clip(told.list), slices.DeleteFunc(slices.Clone(e.limits), func(old gpu.Limit) bool {
+				return slices.ContainsFunc(told.list, func(l gpu.Limit) bool { return l.Source == old.Source })
+			})...)
 		}
+		e.limits = told.list
 		p.Limits = append(p.Limits, e.limits...)
 	}
 	p.Limits = bounding(p.Limits, m)

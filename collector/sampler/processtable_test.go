@@ -45,7 +45,7 @@ func TestLimitsJoin(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	owner := &gpu.Owner{Namespace: "ml", Pod: "a", Container: "main", ContainerID: id}
 	kernels := gpu.Limit{Source: gpu.LimitDmem, Of: "ml/a/main", Bytes: 30 << 30}
-	known := func(gpu.ProcessID) ([]gpu.Limit, bool) { return []gpu.Limit{kernels}, true }
+	known := func(gpu.ProcessID) toldLimits { return toldLimits{[]gpu.Limit{kernels}, true} }
 	table := newProcessTable(Config{Owners: &owners{owner: func(gpu.ProcessID) (*gpu.Owner, bool) { return owner, true }}}, "0", func() *jobsState { return nil }, known)
 	drivers := []gpu.Limit{
 		{Source: gpu.LimitNVML, Of: "/kubepods/" + id + "/init", Bytes: 20 << 30}, {Source: gpu.LimitNVML, Of: "/kubepods", Bytes: 40 << 30}, {Source: gpu.LimitNVML, Of: "/"},

@@ -750,7 +750,10 @@ func (o *owners) Allotments(context.Context) ([]workload.Allotment, error) {
 }
 func (o *owners) Jobs() (workload.Jobs, error) { return answer(o.jobs) }
 
-func (o *owners) Limits(gpu.ProcessID, *gpu.Info) ([]gpu.Limit, error) { return answer(o.limits) }
+func (o *owners) Limits(gpu.ProcessID, *gpu.Info) ([]gpu.Limit, bool, error) {
+	limits, err := answer(o.limits)
+	return limits, true, err
+}
 
 func (o *owners) Unseen() workload.Unseen {
 	u, _ := answer(o.unseen)

@@ -47,8 +47,8 @@ const (
 	maxImage = 512
 )
 
-// place is where a container is in Kubernetes, the ID of its image, and the variables that limit its memory: see environment.
-type place struct{ namespace, pod, container, image, limits string }
+// place is where a container is in Kubernetes, and the ID of its image.
+type place struct{ namespace, pod, container, image string }
 
 // containers finds the pod of a container. It asks the container runtime by the CRI, as the kubelet does, because only
 // the runtime knows all containers of the host, also those without an allotted GPU. Its methods may be called from
@@ -67,6 +67,8 @@ type containers struct {
 	// waiting are the containers that the next list is made for.
 	waiting map[string]bool
 	answers recent[string, place]
+	// variables are those that limit the memory of a container: see environment.
+	variables recent[string, string]
 	// err is why the last list failed, at that time.
 	err error
 	at  time.Time
@@ -76,11 +78,12 @@ type containers struct {
 // exist and serve Kubernetes. Otherwise they are the usual places, and a host without any has no Kubernetes.
 func newContainers(sockets []string, given bool) *containers {
 	c := &containers{
-		wake:    make(chan struct{}, 1),
-		pause:   pause,
-		needed:  given,
-		waiting: map[string]bool{},
-		answers: newRecent[string, place](maxContainers),
+		wake:      make(chan struct{}, 1),
+		pause:     pause,
+		needed:    given,
+		waiting:   map[string]bool{},
+		answers:   newRecent[string, place](maxContainers),
+		variables: newRecent[string, string](maxContainers),
 	}
 	for _, s := range sockets {
 		c.sockets = append(c.sockets, strings.TrimPrefix(s, "unix://"))
@@ -97,9 +100,25 @@ func (c *containers) find(id string) (p place, done bool) {
 	if p, ok := c.answers.get(id); ok {
 		return p, true
 	}
+	if c.want(id) {
+		return place{}, false
+	}
+	c.answers.put(id, place{})
+	return place{}, true
+}
+
+// limits returns the variables of a container that limit its memory. It does not wait: while known is false, run asks for them.
+func (c *containers) limits(id string) (variables string, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	variables, known = c.variables.get(id)
+	return variables, known || !c.want(id)
+}
+
+// want has run ask for a container. It returns false if there is no runtime to ask. It needs c.mu.
+func (c *containers) want(id string) bool {
 	if !c.waiting[id] && !c.needed && len(present(c.sockets)) == 0 {
-		c.answers.put(id, place{})
-		return place{}, true
+		return false
 	}
 	if len(c.waiting) < maxWaiting {
 		c.waiting[id] = true
@@ -108,7 +127,7 @@ func (c *containers) find(id string) (p place, done bool) {
 	case c.wake <- struct{}{}:
 	default: // it is awake
 	}
-	return place{}, false
+	return true
 }
 
 // problem returns why no socket can be used, and what to do about it; nil if one can, or if no runtime is needed. A wrong path
@@ -188,13 +207,13 @@ func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 		return true, err
 	}
 	for id := range waiting { // now that the place is known
-		if p, listed := places[id]; listed && socket != "" {
-			if p.limits = environment(ctx, socket, id); p.limits != "" {
-				c.mu.Lock()
-				c.answers.put(id, p)
-				c.mu.Unlock()
-			}
+		variables := ""
+		if _, listed := places[id]; listed && socket != "" {
+			variables = environment(ctx, socket, id)
 		}
+		c.mu.Lock()
+		c.variables.put(id, variables)
+		c.mu.Unlock()
 	}
 	return true, nil
 }
@@ -211,20 +230,10 @@ func (c *containers) answered(waiting map[string]bool, socket string, places map
 		c.sockets = []string{socket}
 	}
 	c.needed = c.needed || places != nil // it is a node of Kubernetes, whatever happens to its socket
-	c.learn(waiting, places)
-	return nil
-}
-
-// learn keeps the answers of a list that was made for the waiting containers: last, so that they stay even if the list is longer
-// than maxContainers. A container that is not listed is in no pod. It needs c.mu.
-func (c *containers) learn(waiting map[string]bool, places map[string]place) {
-	for id, p := range places {
-		c.answers.put(id, p)
-		delete(c.waiting, id) // it may have been asked for meanwhile
-	}
 	for id := range waiting {
-		c.answers.put(id, places[id])
+		c.answers.put(id, places[id]) // a container that is not listed is in no pod
 	}
+	return nil
 }
 
 // listFirst returns the list of the first runtime that has containers, and its socket. Docker's containerd does not serve

@@ -28,25 +28,28 @@ const (
 	mpsLimit       = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 )
 
-// Limits returns the limits on the memory of a GPU that hold for a process; none if it was not looked up yet. The error says which
-// limit could not be read. Those that could be are there all the same.
-func (r *Resolver) Limits(id gpu.ProcessID, on *gpu.Info) (limits []gpu.Limit, err error) {
+// Limits returns the limits on the memory of a GPU that hold for a process. known is false while there may be more: the process was not
+// looked up yet, or the container runtime has not answered. The error says which limit could not be read. Those that could be are there
+// all the same.
+func (r *Resolver) Limits(id gpu.ProcessID, on *gpu.Info) (limits []gpu.Limit, known bool, err error) {
 	a := r.recall(id)
-	if a.owner.ContainerID != "" {
-		p, _ := r.containers.find(a.owner.ContainerID)
-		limits = limitsIn(p.limits, a.owner.Bounded(a.owner.ContainerID), on.UUID)
+	known = a.done // before, its container may have no name
+	if a.owner.ContainerID != "" && a.done {
+		var variables string
+		variables, known = r.containers.limits(a.owner.ContainerID)
+		limits = limitsIn(variables, a.owner.Bounded(a.owner.ContainerID), on.UUID)
 	}
 	if a.group == "" || r.cfg.CgroupFS == "" {
-		return limits, nil
+		return limits, known, nil
 	}
 	d, ok, err := hostfs.ReadDmem(r.cfg.CgroupFS, a.group, on.PCIBusID)
 	if err != nil {
-		return limits, fmt.Errorf("reading the limit of a control group: %w", err)
+		return limits, known, fmt.Errorf("reading the limit of a control group: %w", err)
 	}
 	if ok {
 		limits = append(limits, gpu.Limit{Source: gpu.LimitDmem, Of: a.owner.Bounded(d.Group), Bytes: d.Max, Charged: gpu.Some(d.Current)})
 	}
-	return limits, nil
+	return limits, known, nil
 }
 
 // environment returns the lines NAME=VALUE of the variables above, out of the specification of a container; "" if the runtime does not

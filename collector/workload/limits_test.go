@@ -21,19 +21,19 @@ func TestLimits(t *testing.T) {
 	groups.write("pods/a/dmem.current", "drm/0000:3b:00.0/vram0 1024\n")
 	groups.write("pods/b/dmem.max", "drm/0000:3b:00.0/vram0 x\n")
 	r := tr.resolver(Config{CgroupFS: groups.root})
-	if got, err := r.Limits(id, on); got != nil || err != nil {
+	if got, _, err := r.Limits(id, on); got != nil || err != nil {
 		t.Errorf("before it was looked up: %v %v", got, err)
 	}
 	r.lookUp(id)
 	r.lookUp(other)
 	want := []gpu.Limit{{Source: gpu.LimitDmem, Of: "/pods/a", Bytes: 4096, Charged: gpu.Some(uint64(1024))}}
-	if got, err := r.Limits(id, on); !slices.Equal(got, want) || err != nil {
+	if got, _, err := r.Limits(id, on); !slices.Equal(got, want) || err != nil {
 		t.Errorf("%v %v, want %v", got, err, want)
 	}
-	if got, err := r.Limits(id, &gpu.Info{PCIBusID: "00000000:3C:00.0"}); got != nil || err != nil {
+	if got, _, err := r.Limits(id, &gpu.Info{PCIBusID: "00000000:3C:00.0"}); got != nil || err != nil {
 		t.Errorf("on another GPU: %v %v", got, err)
 	}
-	if got, err := r.Limits(other, on); got != nil || err == nil || !strings.Contains(err.Error(), `cannot read "x" as a number of bytes`) {
+	if got, _, err := r.Limits(other, on); got != nil || err == nil || !strings.Contains(err.Error(), `cannot read "x" as a number of bytes`) {
 		t.Errorf("%v %v", got, err)
 	}
 
@@ -42,39 +42,53 @@ func TestLimits(t *testing.T) {
 	r.keep(id, answer{owner: &gpu.Owner{Namespace: "ml", Pod: "a", Container: "main", ContainerID: "0123"}, group: "/pods/a/docker-0123.scope", done: true})
 	groups.write("pods/a/docker-0123.scope/dmem.max", "drm/0000:3b:00.0/vram0 2048\n")
 	groups.write("pods/a/docker-0123.scope/dmem.current", "drm/0000:3b:00.0/vram0 0\n")
-	if got, err := r.Limits(id, on); len(got) != 1 || got[0].Of != "ml/a/main" || err != nil {
+	if got, _, err := r.Limits(id, on); len(got) != 1 || got[0].Of != "ml/a/main" || err != nil {
 		t.Errorf("%v %v", got, err)
 	}
 	groups.write("pods/a/docker-0123.scope/dmem.max", "drm/0000:3b:00.0/vram0 8192\n")
-	if got, err := r.Limits(id, on); !slices.Equal(got, want) || err != nil {
+	if got, _, err := r.Limits(id, on); !slices.Equal(got, want) || err != nil {
 		t.Errorf("%v %v, want %v", got, err, want)
 	}
 }
 
-// TestLimitsOfSpecification has the runtime tell the variables of a container, as containerd and CRI-O do.
+// TestLimitsOfSpecification has the runtime tell the variables of a container, as containerd and CRI-O do. They stay known when another
+// container comes, and are asked for though the container was listed for another one before.
 func TestLimitsOfSpecification(t *testing.T) {
 	const info = `{"pid": 7, "runtimeSpec": {"process": {"env": ["PATH=/bin", "SECRET=x", "NVIDIA_VISIBLE_DEVICES=GPU-b,GPU-a",
 		"CUDA_DEVICE_MEMORY_LIMIT_0=9g", "CUDA_DEVICE_MEMORY_LIMIT_1=3000m", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=1G,1=512MB"]}}}`
-	runtime := having(inPod(idA, "ml", "a-0", "main"))
+	runtime := having(inPod(idA, "ml", "a-0", "main"), inPod(idB, "ml", "b-0", "main"))
 	runtime.info = map[string]string{"info": info}
 	socket := runtimeSocket(t)
 	runtime.start(t, socket)
 	tr := newTree(t)
-	id := tr.add(42, process{comm: "serve", start: 7, cgroup: "0::/kubepods/" + idA + "\n"})
+	a := tr.add(42, process{comm: "serve", start: 7, cgroup: "0::/kubepods/" + idA + "\n"})
+	b := tr.add(43, process{comm: "train", start: 8, cgroup: "0::/kubepods/" + idB + "\n"})
 	r := tr.resolver(Config{RuntimeSockets: []string{socket}})
-	r.lookUp(id)
-	if _, err := r.containers.ask(t.Context()); err != nil {
-		t.Fatal(err)
+	check := func(id gpu.ProcessID, uuid string, known bool, want ...gpu.Limit) {
+		t.Helper()
+		r.lookUp(id)
+		if got, is, err := r.Limits(id, &gpu.Info{UUID: uuid}); !slices.Equal(got, want) || is != known || err != nil {
+			t.Errorf("%v %v %v, want %v %v", got, is, err, want, known)
+		}
 	}
-	want := []gpu.Limit{{Source: gpu.LimitHAMi, Of: idA, Bytes: 3000 << 20}, {Source: gpu.LimitMPS, Bytes: 512 << 20}}
-	if got, err := r.Limits(id, &gpu.Info{UUID: "GPU-a"}); !slices.Equal(got, want) || err != nil {
-		t.Errorf("%v %v, want %v", got, err, want)
+	ask := func() {
+		t.Helper()
+		_, err := r.containers.ask(t.Context())
+		must(t, err)
 	}
-	if got, err := r.Limits(id, &gpu.Info{UUID: "GPU-c"}); got != nil || err != nil {
-		t.Errorf("on a GPU that it does not use: %v %v", got, err)
-	}
-	if p, _ := r.containers.find(idA); strings.Contains(p.limits, "SECRET") || p.pod != "a-0" {
-		t.Errorf("%+v", p)
+	limits := []gpu.Limit{{Source: gpu.LimitHAMi, Of: "ml/a-0/main", Bytes: 3000 << 20}, {Source: gpu.LimitMPS, Bytes: 512 << 20}}
+	check(b, "GPU-a", false) // the runtime has not answered
+	ask()
+	check(a, "GPU-a", false) // it was listed for b
+	ask()
+	check(a, "GPU-a", true, limits...)
+	check(a, "GPU-c", true) // it does not use that
+	check(b, "GPU-a", true)
+	r.containers.find(containerNumber(1))
+	ask()
+	check(a, "GPU-a", true, limits...)
+	if variables, _ := r.containers.limits(idA); strings.Contains(variables, "SECRET") {
+		t.Error(variables)
 	}
 }
 

@@ -62,29 +62,19 @@ func (l *lookups) want(id gpu.ProcessID) <-chan struct{} {
 
 // run is a reader. It returns when nothing waits.
 func (l *lookups) run() {
-	for {
-		id, ok := l.take()
-		if !ok {
-			return
-		}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.queue) > 0 {
+		id := l.queue[0]
+		l.queue = l.queue[1:]
+		l.wanted[id].taken = true
+		l.mu.Unlock()
 		l.read(id)
 		l.mu.Lock()
 		close(l.wanted[id].done)
 		delete(l.wanted, id)
-		l.mu.Unlock()
 	}
-}
-
-func (l *lookups) take() (id gpu.ProcessID, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.queue) == 0 {
-		l.readers--
-		return id, false
-	}
-	id, l.queue = l.queue[0], l.queue[1:]
-	l.wanted[id].taken = true
-	return id, true
+	l.readers--
 }
 
 // overdue returns the number of lookups that should be done by now, and the processes among them that block a reader and were

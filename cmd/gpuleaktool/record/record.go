@@ -297,7 +297,7 @@ func (r *recorder) attribute(info *gpu.Info, s *gpu.Sample) {
 		if p.Owner == nil {
 			p.Owner, _ = r.owners.Await(ctx, p.ID)
 		}
-		limits, _ := r.owners.Limits(p.ID, info)
+		limits, _, _ := r.owners.Limits(p.ID, info)
 		p.Limits = append(slices.Clip(p.Limits), limits...)
 	}
 	if r.allocators != nil {

@@ -254,6 +254,16 @@ def child(then):
     os.waitpid(pid, 0)
 
 
+def tell_nothing():
+    """Is a child without a probe."""
+    import gc
+
+    time.sleep(0.1)
+    gc.collect()
+    assert threads() == 1
+    say("none " + str(os.getpid()))
+
+
 def scenario_fork():
     """Forks as a server does whose workers use the GPU."""
     import gc
@@ -298,42 +308,24 @@ def scenario_fork_imports():
 
 def scenario_fork_of_user():
     """Forks a program that has used the GPU, as the workers of a DataLoader: CUDA does not work there."""
-    import gc
-
     torch = Torch()
     probe = load(torch)
     begin(torch, probe)
 
-    def then():
-        time.sleep(0.1)
-        gc.collect()
-        assert threads() == 1
-        say("none " + str(os.getpid()))
-
-    child(then)
+    child(tell_nothing)
 
 
 def scenario_fork_of_users_child():
     """Forks twice after it has used the GPU: CUDA works in neither."""
-    import gc
-
     torch = Torch()
     probe = load(torch)
     begin(torch, probe)
 
-    def grandchild():
-        time.sleep(0.1)
-        gc.collect()
-        assert threads() == 1
-        say("none " + str(os.getpid()))
-
-    child(lambda: child(grandchild))
+    child(lambda: child(tell_nothing))
 
 
 def scenario_fork_of_new_user():
     """Forks a program that has just begun to use the GPU: it has no page yet."""
-    import gc
-
     torch = Torch()
     probe = load(torch)
     probe._probe.interval = 60
@@ -342,32 +334,18 @@ def scenario_fork_of_new_user():
     torch.initialised = True
     assert probe._probe._page is None
 
-    def then():
-        time.sleep(0.1)
-        gc.collect()
-        assert threads() == 1
-        say("none " + str(os.getpid()))
-
-    child(then)
+    child(tell_nothing)
 
 
 def scenario_fork_of_jax():
     """The same of JAX, which PyTorch knows nothing of."""
-    import gc
-
     probe = load(Torch())
     probe._probe.interval = 60
     import torch as _
 
     sys.modules["jax._src.xla_bridge"] = module("jax._src.xla_bridge", _backends={"cpu": None, "cuda": None})
 
-    def then():
-        time.sleep(0.1)
-        gc.collect()
-        assert threads() == 1
-        say("none " + str(os.getpid()))
-
-    child(then)
+    child(tell_nothing)
 
 
 def scenario_ends_in_child():
@@ -520,8 +498,8 @@ def scenario_refused():
     """Is refused memory, and goes on: by an observer of its own, and while the probe cannot ask PyTorch."""
     import threading
 
-    observers, own, took = [], [], []
-    torch = Torch()
+    observers, own, took, blocks = [], [], [], [7, 0]
+    torch = Torch(devices=2, stats=lambda ordinal: dict(Torch.usual(ordinal), active={"all": {"current": blocks[ordinal]}}))
     torch.module._C = module("torch._C", _cuda_attach_out_of_memory_observer=observers.append)
     frames = [{"filename": "/torch/functional.py", "line": 7, "name": "empty"}, {"filename": "/app/serve.py", "line": 41, "name": "handle"}]
     block = {"size": GIB, "state": "active_allocated", "frames": frames}
@@ -529,6 +507,10 @@ def scenario_refused():
     observers.append(lambda *args: own.append(args))
     probe = load(torch)
     begin(torch, probe)
+    assert len(observers) == 1, "it attached to a PyTorch that calls with its lock held"
+    torch.module._C._cuda_isHistoryEnabled = bool
+    refusals = probe._probe._refusals
+    refusals._attached = None
     while len(observers) < 2:
         time.sleep(0.005)
     probe._cuda.uuid = lambda ordinal: "0b2f"
@@ -543,16 +525,24 @@ def scenario_refused():
         took.append(probe._probe._page.was_read())
         refuse()  # within a minute: it is not told
         took.append(probe._probe._page.refusals)
-        torch.cuda.memory._snapshot = None
-        probe._probe._refusals._last = None
+        snapshot, torch.cuda.memory._snapshot = torch.cuda.memory._snapshot, None
+        refusals._last = None
         refuse()  # the probe fails
         took.append(probe._probe._page.refusals)
+        torch.cuda.memory._snapshot = snapshot
 
     thread = threading.Thread(target=run)
     thread.start()
     say(os.getpid())
     thread.join()
     assert took == [True, 1, 1] and own == [(0, 2 * GIB, 80 * GIB, GIB)] * 3 and len(observers) == 2, (took, own, observers)
+    observers[1]()  # with what another version of PyTorch may tell: it raises nothing
+    os.environ["GPU_LEAK_PROBE_SITES"] = "off"
+    assert refusals._lines(torch.module, 0) == [{"line": "", "live": GIB}] * 2
+    blocks[1] = 200000  # on another GPU
+    assert refusals._lines(torch.module, 0) == []
+    blocks[1], probe._MAX_PAUSE = 0, -1
+    assert len(refusals._lines(torch.module, 0)) == 2 and refusals._lines(torch.module, 0) == [], "after a slow snapshot"
 
 
 def scenario_cupy():
