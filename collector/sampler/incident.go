@@ -28,7 +28,7 @@ func (l *loop) tell(kind incident.Kind, of *Domain, died []processKey, more func
 			to = max(to, e.seen)
 		}
 	}
-	from := max(m.hour.Since(), (to - incident.Span).Truncate(incident.Step)) // its use may not be known at all, or not any more
+	from := max(min(m.hour.Since(), to.Truncate(incident.Step)), (to - incident.Span).Truncate(incident.Step)) // its use may not be known at all, or not any more
 	i := &incident.Incident{
 		Kind: kind, Time: wall(to), GPU: l.info.IndexLabel(), UUID: l.info.UUID, Memory: of.Name(),
 		Capacity: of.Memory.Capacity(), Used: of.Memory.Used,
@@ -37,7 +37,7 @@ func (l *loop) tell(kind incident.Kind, of *Domain, died []processKey, more func
 	if n := len(i.Course); n > 0 && (to > last || !i.Used.OK) {
 		i.Used = i.Course[n-1]
 	}
-	i.Finding = l.findingOn(of, m, wall)
+	i.Finding = l.findingOn(l.before(of), m, wall)
 	i.Processes, i.Others = l.users(of, died, from, to)
 	i.Ended = len(died)
 	if more != nil {
@@ -51,20 +51,25 @@ func (l *loop) tellDeaths(now *Domain, died []processKey) {
 	if len(died) == 0 {
 		return
 	}
-	before := *now.MemoryState
-	before.Memory.Used = gpu.Opt[uint64]{} // it is that after their end
-	kind, of := incident.OutOfMemory, &Domain{&before, now.Device}
+	full := *now.MemoryState
+	full.Memory.Used = gpu.Opt[uint64]{} // it is that after their end
+	kind := incident.OutOfMemory
 	if now.IsLimit() {
 		kind = incident.Limit
 	}
+	l.tell(kind, l.before(&Domain{&full, now.Device}), died, nil)
+}
+
+// before returns a memory as it was at the last sample, or as it is now if that did not have it.
+func (l *loop) before(now *Domain) *Domain {
 	if last := l.published.Load(); last != nil && last.Up {
-		for _, d := range last.Domains() {
+		for _, d := range last.memories() {
 			if d.MemoryKey == now.MemoryKey {
-				of = &d
+				return &d
 			}
 		}
 	}
-	l.tell(kind, of, died, nil)
+	return now
 }
 
 // findingOn returns what was said of a memory at the last sample.
@@ -137,12 +142,16 @@ func (l *loop) tellRefusals(sample *gpu.Sample, state *DeviceState) {
 	for i := range state.Processes {
 		p := &state.Processes[i]
 		e, r := l.processes.entries[keyOf(&p.Process)], l.sampler.cfg.Allocators.RefusedOn(l.info.UUID, sample, &p.Process)
-		on := slices.IndexFunc(state.Domains(), func(d Domain) bool { return !d.IsLimit() && d.Has(&p.Process) })
-		if r == nil || r == e.refusal || on < 0 {
+		if r == nil || r == e.refusal {
+			continue
+		}
+		list := state.Domains()
+		on := slices.IndexFunc(list, func(d Domain) bool { return !d.IsLimit() && d.Has(&p.Process) })
+		if on < 0 {
 			continue
 		}
 		e.refusal = r
-		l.tell(incident.Refused, &state.Domains()[on], nil, func(in *incident.Incident) {
+		l.tell(incident.Refused, &list[on], nil, func(in *incident.Incident) {
 			in.Asked = gpu.Some(r.Asked)
 			slices.SortStableFunc(in.Processes, func(a, b incident.Process) int { return -compareBool(a.PID == p.ID.PID, b.PID == p.ID.PID) })
 			if first := in.Processes; len(first) > 0 && first[0].PID == p.ID.PID {

@@ -83,7 +83,7 @@ type DeviceState struct {
 	ExitsNearCapacity uint64            // processes that ended while the GPU was nearly full
 	Workloads         []WorkloadState   // the pods and jobs with two processes or more, or with a limit
 	Unreleased        []UnreleasedState // ordered by instance, pid and start
-	Findings          []FindingState    // what alerts say of the GPU, or of its instances
+	Findings          []FindingState    // what alerts say of its memories
 	Allotments        []AllotmentState  // ordered by instance and names
 	Ends              []EndState        // of the last processes that held enough to be seen, in their order
 
