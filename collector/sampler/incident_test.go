@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-kit/log"
@@ -166,6 +167,30 @@ func TestHardwareIncidents(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestIncidentAtTheEnd has the exporter stop right after an XID error, while the driver hangs on another GPU: the file is there.
+func TestIncidentAtTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	var release chan struct{}
+	hung := newGPU(1, func(second int) (gpu.Sample, error) {
+		if second > 50 {
+			<-release
+		}
+		return flat(1 << 30)(second)
+	})
+	source := &scriptSource{devices: []gpu.Device{newGPU(0, flat(1<<30)), hung}}
+	store := func(c *Config) {
+		release, c.Incidents = make(chan struct{}), incident.NewStore(dir, incident.Most, c.Logger)
+	}
+	runHanging(t, source, store, func(*Sampler, *lines) {
+		after(100500 * time.Millisecond)
+		source.events <- gpu.Event{UUID: "GPU-0", XID: 31, Time: time.Now()}
+		synctest.Wait()
+	}, func() {
+		equal(t, len(incident.NewStore(dir, incident.Most, log.NewNopLogger()).Now().List), 1, "incidents on the disk")
+		close(release)
+	})
 }
 
 // TestMIGIncident has a program die in its instance: the other instance's programs have no part in it.

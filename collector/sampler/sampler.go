@@ -130,12 +130,12 @@ func (s *Sampler) Run(ctx context.Context) {
 	}()
 	select {
 	case <-ended:
-		if s.cfg.Incidents != nil {
-			s.cfg.Incidents.Run(ctx) // writes what the loops told at their end
-		}
 	case <-time.After(stopGrace):
 	}
 	s.write()
+	if s.cfg.Incidents != nil {
+		s.cfg.Incidents.Run(ctx) // writes what the loops told at their end
+	}
 }
 
 // watch counts the events of the source.
