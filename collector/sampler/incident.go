@@ -98,16 +98,13 @@ func (l *loop) findingOn(of *Domain, m *memory, wall func(time.Duration) time.Ti
 // users returns the processes on a memory, those that have ended and then the largest, and how many more there are.
 func (l *loop) users(of *Domain, died []processKey, from, to time.Duration) (list []incident.Process, more int) {
 	list = []incident.Process{}
-	add := func(p *gpu.Process, e *processEntry, sites []Site) {
+	add := func(p *gpu.Process, e *processEntry, lines []incident.Line) {
 		u := incident.Process{
 			Who: finding.Of(e.owner), PID: p.ID.PID, ContainerID: e.owner.ContainerID, Ended: slices.Contains(died, keyOf(p)),
-			Used: p.Used, Allocator: p.Allocator, Course: e.hour.Course(from, to),
+			Used: p.Used, Allocator: p.Allocator, Lines: lines, Course: e.hour.Course(from, to),
 		}
 		if u.Ended { // there may be samples since that of p; those of the others may be later than the end
 			u.Used = gpu.Some(e.used).If(e.used > 0)
-		}
-		for _, s := range sites {
-			u.Lines = append(u.Lines, incident.Line(s))
 		}
 		list = append(list, u)
 	}

@@ -452,7 +452,7 @@ func TestGPUBeforeItsFirstSample(t *testing.T) {
 func TestWalkThroughProcFS(t *testing.T) {
 	var walks atomic.Int32
 	var hang chan struct{}
-	w := &owners{holders: func() ([]DeviceHolder, error) {
+	w := &owners{holders: func() ([]workload.Holder, error) {
 		walks.Add(1)
 		if hang != nil {
 			<-hang
@@ -559,7 +559,8 @@ func TestGPUsThatComeAndGo(t *testing.T) {
 func TestGPUThatComesBackHasNoOldStatus(t *testing.T) {
 	s, err := New(&scriptSource{}, Config{Detector: detector.DefaultConfig()})
 	must(t, err)
-	before, again := newLoop(s, newGPU(0, flat(1<<30))), newLoop(s, newGPU(0, flat(1<<30)))
+	device := newGPU(0, flat(1<<30))
+	before, again := newLoop(s, device, device.Info()), newLoop(s, device, device.Info())
 	before.status.Power.Watts, before.readings = gpu.Some(300.0), []FamilyState{{Name: "power"}}
 	again.goOn(before, true)
 	if again.status.Power.Watts.OK || again.readings != nil {
@@ -709,7 +710,7 @@ func TestPeakAndUnattributed(t *testing.T) {
 type owners struct {
 	owner      func(gpu.ProcessID) (*gpu.Owner, bool)
 	await      func(gpu.ProcessID) (*gpu.Owner, bool) // owner, if nil
-	holders    func() ([]DeviceHolder, error)
+	holders    func() ([]workload.Holder, error)
 	allotments func() ([]workload.Allotment, error)
 	jobs       func() (workload.Jobs, error)
 	unseen     func() (workload.Unseen, error)
@@ -744,7 +745,7 @@ func answer[T any](f func() (T, error)) (nothing T, _ error) {
 	return f()
 }
 
-func (o *owners) Holders(context.Context) ([]DeviceHolder, error) { return answer(o.holders) }
+func (o *owners) Holders(context.Context) ([]workload.Holder, error) { return answer(o.holders) }
 func (o *owners) Allotments(context.Context) ([]workload.Allotment, error) {
 	return answer(o.allotments)
 }
