@@ -13,7 +13,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
-	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -65,7 +64,7 @@ func fixture() *sampler.State {
 			{Kind: incident.OutOfMemory}: 9001, {Kind: incident.OutOfMemory, By: "page"}: 9002, {Kind: incident.OutOfMemory, By: "nothing"}: 9003,
 			{Kind: incident.Lost}: 9004,
 		}},
-		DeviceHolders: []workload.Holder{
+		DeviceHolders: []sampler.DeviceHolder{
 			{Device: "/dev/nvidia0", Process: gpu.Process{ID: gpu.ProcessID{PID: 1001}, Owner: trainer()}},
 			{Device: "/dev/nvidia0", Process: gpu.Process{ID: gpu.ProcessID{PID: 1001}, Owner: trainer()}},
 			{Device: "/dev/nvidiactl", Process: gpu.Process{ID: gpu.ProcessID{PID: 77}}},

@@ -19,7 +19,7 @@ func TestHour(t *testing.T) {
 		second int
 		used   gpu.Opt[uint64]
 	}
-	used, none := func(v uint64) gpu.Opt[uint64] { return gpu.Some(v) }, gpu.Opt[uint64]{}
+	used, none := gpu.Some[uint64], gpu.Opt[uint64]{}
 	for name, c := range map[string]struct {
 		samples []sample
 		since   time.Duration // after begin

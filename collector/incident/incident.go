@@ -20,8 +20,9 @@ import (
 const Version = 1
 
 const (
-	// Step is the time between two values of a course, and Span how long a course is.
+	// Step is the time between two values of a course.
 	Step = 10 * time.Second
+	// Span is how long a course is.
 	Span = time.Hour
 	// MaxProcesses is how many processes an incident tells of.
 	MaxProcesses = 8

@@ -7,10 +7,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -192,7 +192,7 @@ func TestStorm(t *testing.T) {
 		all.Go(func() {
 			for range 250 {
 				i := later(-time.Hour)
-				i.GPU = fmt.Sprint(gpu % 2)
+				i.GPU = strconv.Itoa(gpu % 2)
 				s.Add(i)
 				s.Exited("none", 1)
 			}

@@ -62,7 +62,7 @@ type Owners interface {
 	NameWith(secret []byte)
 	Owner(id gpu.ProcessID) (owner *gpu.Owner, done bool)
 	Await(ctx context.Context, id gpu.ProcessID) (owner *gpu.Owner, done bool)
-	Holders(ctx context.Context) ([]workload.Holder, error)
+	Holders(ctx context.Context) ([]DeviceHolder, error)
 	Allotments(ctx context.Context) ([]workload.Allotment, error)
 	Limits(id gpu.ProcessID, on *gpu.Info) ([]gpu.Limit, error)
 	Unseen() workload.Unseen

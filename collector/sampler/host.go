@@ -27,7 +27,7 @@ const jobsInterval = time.Second
 // host is what the system shows of the GPUs, not the driver. It is immutable.
 type host struct {
 	pci        gpu.Opt[int]
-	holders    []workload.Holder
+	holders    []DeviceHolder
 	limits     map[string]map[gpu.ProcessID][]gpu.Limit // of processes, by the UUID of the GPU
 	allotments []workload.Allotment
 	// walked says that the owners were asked, failed that a part of that failed, and took how long it took.

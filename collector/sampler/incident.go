@@ -37,7 +37,7 @@ func (l *loop) tell(kind incident.Kind, of *Domain, died []processKey, more func
 	if n := len(i.Course); n > 0 && (to > last || !i.Used.OK) {
 		i.Used = i.Course[n-1]
 	}
-	i.Finding = l.findingOn(l.before(of), m, wall)
+	i.Finding = findingOn(l.before(of), m, wall)
 	i.Processes, i.Others = l.users(of, died, from, to)
 	i.Ended = len(died)
 	if more != nil {
@@ -73,7 +73,7 @@ func (l *loop) before(now *Domain) *Domain {
 }
 
 // findingOn returns what was said of a memory at the last sample.
-func (l *loop) findingOn(of *Domain, m *memory, wall func(time.Duration) time.Time) (f incident.Finding) {
+func findingOn(of *Domain, m *memory, wall func(time.Duration) time.Time) (f incident.Finding) {
 	moment := func(t time.Duration) *time.Time {
 		if t == 0 {
 			return nil

@@ -221,7 +221,7 @@ func TestMIGIncident(t *testing.T) {
 }
 
 // incidentsOffline judges samples as backtest does, each or only the last one of so many, and returns the incidents. probes may be nil.
-func incidentsOffline(t *testing.T, probes Allocators, every int, samples int, at func(n int) *gpu.Sample) []*incident.Incident {
+func incidentsOffline(t *testing.T, probes Allocators, every, samples int, at func(n int) *gpu.Sample) []*incident.Incident {
 	t.Helper()
 	store := incident.NewStore("", incident.Most, log.NewNopLogger())
 	o, err := NewOffline(gpu.Info{UUID: "GPU-0"}, Config{SlowInterval: time.Minute, ProcessMax: 64, Detector: detector.DefaultConfig(), Allocators: probes, Incidents: store}, detector.NewHeights())

@@ -452,7 +452,7 @@ func TestGPUBeforeItsFirstSample(t *testing.T) {
 func TestWalkThroughProcFS(t *testing.T) {
 	var walks atomic.Int32
 	var hang chan struct{}
-	w := &owners{holders: func() ([]workload.Holder, error) {
+	w := &owners{holders: func() ([]DeviceHolder, error) {
 		walks.Add(1)
 		if hang != nil {
 			<-hang
@@ -710,7 +710,7 @@ func TestPeakAndUnattributed(t *testing.T) {
 type owners struct {
 	owner      func(gpu.ProcessID) (*gpu.Owner, bool)
 	await      func(gpu.ProcessID) (*gpu.Owner, bool) // owner, if nil
-	holders    func() ([]workload.Holder, error)
+	holders    func() ([]DeviceHolder, error)
 	allotments func() ([]workload.Allotment, error)
 	jobs       func() (workload.Jobs, error)
 	unseen     func() (workload.Unseen, error)
@@ -745,7 +745,7 @@ func answer[T any](f func() (T, error)) (nothing T, _ error) {
 	return f()
 }
 
-func (o *owners) Holders(context.Context) ([]workload.Holder, error) { return answer(o.holders) }
+func (o *owners) Holders(context.Context) ([]DeviceHolder, error) { return answer(o.holders) }
 func (o *owners) Allotments(context.Context) ([]workload.Allotment, error) {
 	return answer(o.allotments)
 }

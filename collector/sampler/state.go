@@ -30,7 +30,7 @@ type State struct {
 	Calls        gpu.CallsSnapshot
 	Unresolved   int // processes of the last samples that could not be looked up in procfs
 	// DeviceHolders are the processes that have a device file of the driver open, 256 at most; nil if they cannot be seen.
-	DeviceHolders []workload.Holder
+	DeviceHolders []DeviceHolder
 	// StateFile tells how the last writing of the state file went; nil before that, and without such a file.
 	StateFile *FileState
 	Incidents incident.Snapshot // empty if none are kept
@@ -50,6 +50,9 @@ type FamilyState struct {
 	Success  bool
 	Duration time.Duration // summed over the GPUs
 }
+
+// DeviceHolder is a process that has a device file of the driver open.
+type DeviceHolder = workload.Holder
 
 // DeviceState is what is known of one GPU. Its moments, such as the start of a process or of a leak, are on the wall clock. Memory
 // is in bytes.
