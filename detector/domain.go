@@ -100,8 +100,6 @@ type past struct {
 	Deltas   [intervalSamples]time.Duration
 	Crest    stat.Crest[stat.Bytes]
 	Top      stat.Bytes    // the highest use in the crest
-	Reached  stat.Bytes    // the highest use before the slots of the crest, since LeftAt
-	Reaching time.Duration // begin of the last slot that was added to Reached
 	LeftAt   time.Duration // when a process ended last that held crestExit of the crest; 0 never
 	Fullness series.Fullness
 	Listed   time.Duration // the last complete list; 0 none
@@ -251,10 +249,9 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o series.Sample, used stat.Bytes)
 		p.Heights.Learn(o.T, &p.Given, heights.Full*float64(o.Capacity), false)
 	}
 	if freeing || float64(used) <= series.IdleLevel(o.Capacity) {
-		p.Crest, p.Reached, p.Reaching = stat.Crest[stat.Bytes]{}, 0, 0
+		p.Crest = stat.Crest[stat.Bytes]{}
 	}
 	p.Top = p.Crest.Add(f.T, crestSpan, used)
-	p.noteReached()
 	if !f.Complete {
 		return
 	}

@@ -27,9 +27,6 @@ const (
 	// fillLeast is the least growth, as a share of the capacity, that a forecast is made from: less
 	// is the breathing of a memory, nearly full or not. From 0.5 to 2 % the benchmark is the same.
 	fillLeast = 0.005
-	// newHeight is the share of the capacity by which a new height must exceed one that was there before:
-	// the peaks of epochs are not all alike. From 2 to 5 % the families for tuning are the same.
-	newHeight = 0.02
 	// fillQuantile is the 95 % quantile of Student's t with fillParts − 2 degrees of freedom.
 	fillQuantile = 2.132
 )
@@ -93,16 +90,6 @@ func before(c *stat.Crest[stat.Bytes], n int) (highest float64) {
 		highest = max(highest, float64(v))
 	}
 	return highest
-}
-
-// noteReached notes the highest use before the slots of the crest.
-func (p *past) noteReached() {
-	if p.Crest.Len < stat.CrestSlots {
-		return
-	}
-	if start, v := p.Crest.Slot(stat.CrestSlots - 1); start != p.Reaching {
-		p.Reaching, p.Reached = start, max(p.Reached, v)
-	}
 }
 
 // deviation returns the standard deviation of rates of that mean.

@@ -147,10 +147,6 @@ func leakHorizon(l *stat.Trend, headroom float64) horizon {
 // filling returns the time until the crest has filled the memory, if it keeps its growth.
 func (d *Domain[K]) filling(headroom float64) horizon {
 	least := max(d.used.Config().MinGrowth, fillLeast*float64(d.capacity))
-	reached, top := float64(d.past.Reached), float64(d.past.Top)
-	if reached > 0 && top <= reached+newHeight*float64(d.capacity) {
-		return never // a height that these processes had before is not new: an epoch, a day
-	}
 	return fills(&d.past.Crest, headroom, least)
 }
 

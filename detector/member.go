@@ -146,7 +146,6 @@ func (d *Domain[K]) member(in *Member[K]) *member {
 func (d *Domain[K]) endMember(key K, m *member) {
 	if m.Held.OK && m.Held.V >= crestExit*float64(d.past.Top) {
 		d.past.Crest, d.past.LeftAt = stat.Crest[stat.Bytes]{}, d.past.Last
-		d.past.Reached, d.past.Reaching = 0, 0
 		d.past.Fullness.Left = true
 	}
 	if float64(m.Peak) > series.IdleLevel(m.Capacity) { // what never held more than an idle GPU does not count

@@ -95,6 +95,17 @@ func (m *model) compute() {
 	m.want.set("gpu_pci_devices", none, float64(len(m.GPUs)))
 	m.want.set("gpu_driver_up", none, 1)
 	m.want.set("gpu_processes_unresolved", none, float64(unresolved))
+	for _, kind := range []string{"oom", "limit", "allocator", "gpu_lost", "xid"} {
+		if !m.detector {
+			break
+		}
+		m.want.set("gpu_incidents_total", map[string]string{"kind": kind}, 0)
+		for _, by := range []string{"page", "ticket", "nothing"} {
+			if kind != "gpu_lost" && kind != "xid" {
+				m.want.set("gpu_incidents_foreseen_total", map[string]string{"kind": kind, "by": by}, 0)
+			}
+		}
+	}
 	for _, c := range []string{"memory", "utilization", "thermal", "power", "clocks", "ecc", "pcie", "nvlink", "workload"} {
 		m.want.set("gpu_collector_success", map[string]string{"collector": c}, 1)
 		m.want.between("gpu_collector_duration_seconds", map[string]string{"collector": c}, 1e-9, 10)

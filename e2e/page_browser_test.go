@@ -247,7 +247,7 @@ func (b *browser) wellBehaved(url string) {
 		b.t.Error("no request was seen")
 	}
 	for _, address := range b.asked {
-		if !strings.HasPrefix(address, url+"/predict") && address != url+"/" && address != url+"/runbook" && address != url+"/favicon.ico" {
+		if !strings.HasPrefix(address, url+"/predict") && address != url+"/" && address != url+"/runbook" && address != url+"/incidents" && address != url+"/favicon.ico" {
 			b.t.Errorf("the page asked for %s", address)
 		}
 	}
@@ -266,7 +266,7 @@ func TestPagesInAllSizes(t *testing.T) {
 	b := newBrowser(t)
 	for _, width := range []int64{390, 1366, 1920} {
 		for _, theme := range []string{"light", "dark"} {
-			for _, path := range []string{"/predict", "/predict/gpu-6-mig-3", "/runbook", "/"} {
+			for _, path := range []string{"/predict", "/predict/gpu-6-mig-3", "/incidents", "/runbook", "/"} {
 				b.show(p.URL+path, width, 844, theme)
 				for what, script := range map[string]string{"too wide": overflows, "faint": faint} {
 					if found := look[[]string](b, script); len(found) > 0 {

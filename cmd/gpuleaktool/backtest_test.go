@@ -271,16 +271,17 @@ func TestBacktestIncidents(t *testing.T) {
 		return stdout
 	}
 	const text = "%s  train (pid %d) ended when %s was full (15.7 GiB of 16.0 GiB): it held 15.6 GiB, 15.1 GiB more than 39 min before. A page had come 10 min before.\n"
-	want := "\nIncidents:\n"
+	var want strings.Builder
+	want.WriteString("\nIncidents:\n")
 	for _, i := range []struct {
 		at, uuid string
 		pid      int
 	}{{"11:39", "GPU-early", 100}, {"12:24", "GPU-early", 101}, {"12:39", "GPU-late", 100}, {"13:24", "GPU-late", 101}} {
-		want += fmt.Sprintf("  2026-03-01 "+text, i.at+" UTC", i.pid, i.uuid)
+		fmt.Fprintf(&want, "  2026-03-01 "+text, i.at+" UTC", i.pid, i.uuid)
 	}
 	table, plain := run("--incidents"), run()
-	if !strings.Contains(table, want+"\n") || strings.Replace(table, want, "", 1) != plain {
-		t.Errorf("the table is\n%s, which does not have\n%s", table, want)
+	if !strings.Contains(table, want.String()+"\n") || strings.Replace(table, want.String(), "", 1) != plain {
+		t.Errorf("the table is\n%s, which does not have\n%s", table, &want)
 	}
 	judged, told := lines(t, run("--output=json", "--step=10m")), strings.Split(strings.TrimSpace(run("--incidents", "--output=json", "--step=10m")), "\n")
 	if len(told) != len(judged)+4 {

@@ -52,6 +52,7 @@ func (f *Frames) Instance(info gpu.Info, s *gpu.Sample, in *gpu.Instance) (frame
 func (f *Frames) Limited(info gpu.Info, s *gpu.Sample, m gpu.Memory, positions []int) (frame *detector.Frame[gpu.ProcessID], index []int) {
 	f.begin(s, m, info)
 	f.frame.Capacity, f.frame.Complete = bytesValue(m.Capacity()), true // it holds on coherent memory, too
+	f.profile = LimitProfile
 	for _, i := range positions {
 		f.add(&s.Processes[i], i)
 	}
@@ -85,6 +86,9 @@ func (f *Frames) add(p *gpu.Process, index int) {
 		f.frame.Complete = false
 	}
 }
+
+// LimitProfile stands for the profile of an instance where processes have a limit.
+const LimitProfile = "limit"
 
 // RunsOn returns what the process runs on a GPU of that model, or an instance of that profile. A smaller memory makes another
 // program of it: it fills what there is.

@@ -22,7 +22,7 @@ const Version = 1
 const (
 	// Step is the time between two values of a course.
 	Step = 10 * time.Second
-	// Span is how long a course is.
+	// Span is how long a course is at most.
 	Span = time.Hour
 	// MaxProcesses is how many processes an incident tells of.
 	MaxProcesses = 8

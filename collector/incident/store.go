@@ -64,8 +64,11 @@ type Count struct {
 	By   string // as Finding.By; "" counts all
 }
 
-// NewStore returns a Store of so many incidents. It goes on with those in the directory, which may be "".
+// NewStore returns a Store of so many incidents. It goes on with those in the directory, which may be "". A nil logger logs nothing.
 func NewStore(dir string, most int, logger log.Logger) *Store {
+	if logger == nil {
+		logger = log.NewNopLogger()
+	}
 	s := &Store{dir: dir, most: most, logger: logger, queue: make(chan *Incident, most)}
 	counts := map[Count]uint64{}
 	for _, k := range Kinds {

@@ -87,13 +87,13 @@ func TestStoreGoesOn(t *testing.T) {
 	again := NewStore(dir, 4, log.NewLogfmtLogger(&out)).Now()
 	equal(t, again.List, now.List, "what was read")
 	equal(t, again.Counts[Count{Kind: OutOfMemory}], 0, "the count of another exporter")
-	equal(t, again.Counts, NewStore("", 4, log.NewNopLogger()).Now().Counts, "the counts of a new one")
+	equal(t, again.Counts, NewStore("", 4, nil).Now().Counts, "the counts of a new one")
 	equal(t, out.String(), "", "the log of a good directory")
 }
 
 // TestBadFiles has files that cannot be used beside a good one: it is there, one line tells of the others, and they stay.
 func TestBadFiles(t *testing.T) {
-	first := NewStore(t.TempDir(), Most, log.NewNopLogger())
+	first := NewStore(t.TempDir(), Most, nil)
 	first.Add(later(0))
 	i := first.Now().List[0]
 	text, err := json.Marshal(i)
@@ -129,7 +129,7 @@ func TestBadFiles(t *testing.T) {
 		must(t, os.WriteFile(bad, []byte(text), 0o600))
 		must(t, os.Mkdir(filepath.Join(dir, "incident-20260301T100000.000Z-gpu0-oom.json"), 0o700))
 		must(t, os.Symlink("/dev/zero", filepath.Join(dir, "incident-20260301T101000.000Z-gpu0-oom.json")))
-		must(t, NewStore(dir, Most, log.NewNopLogger()).write(i))
+		must(t, NewStore(dir, Most, nil).write(i))
 		var out bytes.Buffer
 		s := NewStore(dir, Most, log.NewLogfmtLogger(&out))
 		equal(t, s.Now().List, []*Incident{i}, "%s: what was read", name)
@@ -171,7 +171,7 @@ func TestDirectoryThatFails(t *testing.T) {
 
 // TestTooLarge has an incident that is larger than the next exporter would read.
 func TestTooLarge(t *testing.T) {
-	s := NewStore(t.TempDir(), Most, log.NewNopLogger())
+	s := NewStore(t.TempDir(), Most, nil)
 	i := later(0)
 	i.Finding.Text = strings.Repeat("x", maxSize)
 	if err := s.write(i); err == nil || len(filesIn(t, s.dir)) > 0 {
@@ -182,7 +182,7 @@ func TestTooLarge(t *testing.T) {
 // TestStorm has a thousand deaths in a minute, on several GPUs at once and with a clock that was set back: all are counted, half of
 // the places stay with what was before, and each ID is there once.
 func TestStorm(t *testing.T) {
-	s := NewStore(t.TempDir(), Most, log.NewNopLogger()) // nobody writes: nothing waits for the disk
+	s := NewStore(t.TempDir(), Most, nil) // nobody writes: nothing waits for the disk
 	for n := range Most {
 		s.Add(later(time.Duration(n) * time.Hour))
 	}
@@ -215,7 +215,7 @@ func TestStorm(t *testing.T) {
 func TestExited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		s := NewStore(dir, Most, log.NewNopLogger())
+		s := NewStore(dir, Most, nil)
 		for _, age := range []time.Duration{exitWithin + time.Second, time.Second} {
 			i := later(0)
 			i.Time = time.Now().Add(-age).UTC()
@@ -242,14 +242,14 @@ func TestExited(t *testing.T) {
 		equal(t, codes(list[1]), []gpu.Opt[int32]{killed, none, killed, none}, "just before")
 		equal(t, codes(before[1]), []gpu.Opt[int32]{none, none, none, none}, "what somebody may read")
 		equal(t, len(filesIn(t, dir)), 2, "files")
-		again := NewStore(dir, Most, log.NewNopLogger()).Now().List
+		again := NewStore(dir, Most, nil).Now().List
 		equal(t, codes(again[1]), codes(list[1]), "on the disk")
 	})
 }
 
 // FuzzParse has files of whatever content: an error, or an incident that can be shown and written again.
 func FuzzParse(f *testing.F) {
-	s := NewStore("", Most, log.NewNopLogger())
+	s := NewStore("", Most, nil)
 	s.Add(later(0))
 	text, err := json.Marshal(s.Now().List[0])
 	must(f, err)

@@ -4,13 +4,13 @@
 package sampler
 
 import (
+	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/go-kit/log"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -95,6 +95,50 @@ func TestCrashLoopHasIncidents(t *testing.T) {
 			t.Errorf("before the fourth death of a crash loop: %+v", last)
 		}
 	})
+}
+
+// TestDeathWhileUnread has a process die while its GPU cannot be read for a moment: the incident is of the last sample, and has the exit
+// code of the container once that is known.
+func TestDeathWhileUnread(t *testing.T) {
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		switch {
+		case second <= 100:
+			return flat(78<<30, process(1, 77<<30))(second)
+		case second < 106:
+			return gpu.Sample{}, errors.New("not now")
+		}
+		return flat(1 << 30)(second)
+	})
+	o, _ := containerEnds(badly)
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, _ *lines) {
+		after(108 * time.Second)
+		list := incidentsOf(s)
+		if len(list) != 1 {
+			t.Fatalf("incidents %+v", list)
+		}
+		i := list[0]
+		whole(t, i)
+		equal(t, fmt.Sprint(i.Time, i.Used.V>>30, len(i.Processes), i.Processes[0].Used.V>>30, i.Processes[0].ExitCode), fmt.Sprint(scriptTime(100), 78, 1, 77, gpu.Opt[int32]{}), "time, use, processes, their use, exit code")
+		after(20 * time.Second)
+		equal(t, incidentsOf(s)[0].Processes[0].ExitCode, gpu.Some(int32(1)), "exit code")
+	})
+}
+
+// TestLastIncidentIsWritten has an XID error just before the end of the exporter, while the GPU is being read: its file is there.
+func TestLastIncidentIsWritten(t *testing.T) {
+	dir := t.TempDir()
+	source := &scriptSource{devices: []gpu.Device{newGPU(0, func(second int) (gpu.Sample, error) {
+		time.Sleep(500 * time.Millisecond) // of the bubble
+		return flat(1 << 30)(second)
+	})}}
+	runSampler(t, source, func(c *Config) { c.Incidents = incident.NewStore(dir, incident.Most, nil) }, func(*Sampler, *lines) {
+		after(29100 * time.Millisecond) // a reading takes from 29 s to 29.5 s
+		source.events <- gpu.Event{UUID: "GPU-0", XID: 79, Time: time.Now()}
+		after(0)
+	})
+	if files, err := filepath.Glob(filepath.Join(dir, "incident-*-gpu0-xid.json")); err != nil || len(files) != 1 {
+		t.Errorf("files %s, %v", files, err)
+	}
 }
 
 // TestDeathsThatAreNoIncidents has a process end in a half-empty memory, and one that ends where nobody knows how full it is.
@@ -188,7 +232,7 @@ func TestIncidentAtTheEnd(t *testing.T) {
 		source.events <- gpu.Event{UUID: "GPU-0", XID: 31, Time: time.Now()}
 		synctest.Wait()
 	}, func() {
-		equal(t, len(incident.NewStore(dir, incident.Most, log.NewNopLogger()).Now().List), 1, "incidents on the disk")
+		equal(t, len(incident.NewStore(dir, incident.Most, nil).Now().List), 1, "incidents on the disk")
 		close(release)
 	})
 }
@@ -223,7 +267,7 @@ func TestMIGIncident(t *testing.T) {
 // incidentsOffline judges samples as backtest does, each or only the last one of so many, and returns the incidents. probes may be nil.
 func incidentsOffline(t *testing.T, probes Allocators, every, samples int, at func(n int) *gpu.Sample) []*incident.Incident {
 	t.Helper()
-	store := incident.NewStore("", incident.Most, log.NewNopLogger())
+	store := incident.NewStore("", incident.Most, nil)
 	o, err := NewOffline(gpu.Info{UUID: "GPU-0"}, Config{SlowInterval: time.Minute, ProcessMax: 64, Detector: detector.DefaultConfig(), Allocators: probes, Incidents: store}, detector.NewHeights())
 	must(t, err)
 	for n := range samples {
@@ -236,6 +280,29 @@ func incidentsOffline(t *testing.T, probes Allocators, every, samples int, at fu
 	return store.Now().List
 }
 
+// TestIncidentBetweenVerdicts has a program fill its GPU and end, whether each sample is judged or one of several: it ends once, at its
+// last sample.
+func TestIncidentBetweenVerdicts(t *testing.T) {
+	const death = 200
+	for every := range 4 {
+		shared := sharedGPU{used: func(minute float64) float64 { return 4 + 11.9*min(1, minute*6/(death-1)) }, others: 63.3}
+		list := incidentsOffline(t, nil, every+1, death+60, func(n int) *gpu.Sample {
+			s := shared.at(time.Duration(n) * 10 * time.Second)
+			if n >= death {
+				s.Processes, s.Memory.Used.V = s.Processes[1:], 64<<30
+			}
+			return s
+		})
+		if len(list) != 1 {
+			t.Fatalf("1 of %d samples is judged: %d incidents", every+1, len(list))
+		}
+		i := list[0]
+		whole(t, i)
+		equal(t, fmt.Sprint(i.Kind, i.Ended, i.Time, len(i.Processes), i.Processes[0].PID), fmt.Sprint("oom", 1, time.Unix(1_772_323_200, 0).Add((death-1)*10*time.Second).UTC(), 2, 7), "kind, ended, time, processes if 1 of %d is judged", every+1)
+		equal(t, fmt.Sprintf("%.1f %.1f", float64(i.Used.V)/(1<<30), float64(i.Processes[0].Used.V)/(1<<30)), "79.7 15.9", "GiB of the GPU and of the process if 1 of %d is judged", every+1)
+	}
+}
+
 // TestLimitIncident has a program die at its limit on a half-empty GPU, whether each sample is judged or one of several. The other
 // program on the GPU, which has no limit, has no part in it.
 func TestLimitIncident(t *testing.T) {
@@ -244,7 +311,9 @@ func TestLimitIncident(t *testing.T) {
 		shared := sharedGPU{func(minute float64) float64 { return 4 + 11.9*min(1, minute*6/(death-1)) }, 30, []gpu.Limit{dmem(16)}}
 		list := incidentsOffline(t, nil, every+1, death+60, func(n int) *gpu.Sample {
 			s := shared.at(time.Duration(n) * 10 * time.Second)
-			if n >= death {
+			other := s.Processes[0] // in the same container
+			other.ID.PID, other.Used = 9, gpu.Some(uint64(32<<20))
+			if s.Processes = append(s.Processes, other); n >= death {
 				s.Processes, s.Memory.Used.V = s.Processes[1:], 31<<30
 			}
 			return s
@@ -256,7 +325,7 @@ func TestLimitIncident(t *testing.T) {
 		whole(t, i)
 		equal(t, i.Kind, incident.Limit, "kind")
 		equal(t, i.Time, time.Unix(1_772_323_200, 0).Add((death-1)*10*time.Second).UTC(), "time if 1 of %d is judged", every+1)
-		equal(t, fmt.Sprint(len(i.Processes), i.Processes[0].PID, i.Processes[0].Ended, i.Capacity.V>>30), "1 7 true 16", "processes, capacity in GiB")
+		equal(t, fmt.Sprint(len(i.Processes), i.Processes[0].PID, i.Processes[0].Ended, i.Capacity.V>>30), "2 7 true 16", "processes, capacity in GiB")
 		if want := "serve (pid 7) of pod ml/a, container main ended when pod ml/a, container main on GPU 0 (limit 16.0 GiB) was full (15.9 GiB of 16.0 GiB): it held 15.9 GiB, "; !strings.HasPrefix(i.Text, want) {
 			t.Errorf("it says %s", i.Text)
 		}

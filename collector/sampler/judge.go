@@ -193,11 +193,15 @@ func (l *loop) ended(x *detector.Exit[gpu.ProcessID], sample *gpu.Sample, d *Dom
 		m := l.memories[d.MemoryKey]
 		m.died = append(m.died, key)
 	}
+	if e != nil && e.seen > 0 {
+		profile := d.Profile
+		if d.IsLimit() {
+			profile = finding.LimitProfile
+		}
+		l.sampler.ends.add(finding.RunsOn(e.owner, l.info.Name, profile), e.owner.ContainerID, e.seen)
+	}
 	if d.IsLimit() {
 		return // the rest is told of the GPU
-	}
-	if e != nil && e.seen > 0 {
-		l.sampler.ends.add(finding.RunsOn(e.owner, l.info.Name, d.Profile), e.owner.ContainerID, e.seen)
 	}
 	l.rememberEnd(x, sample.T, d.Memory.Capacity(), d.Instance)
 	if x.NearCapacity {

@@ -69,7 +69,7 @@ func (l *loop) limits(sample *gpu.Sample) []MemoryState {
 		x := &list[i]
 		m := l.memories[x.MemoryKey]
 		if m == nil {
-			m = l.newMemory(*x)
+			m = l.inherited(x, has)
 			l.memories[x.MemoryKey] = m
 		}
 		if len(m.Limits) > 0 && x.Limits[0] == m.Limits[0] {
@@ -85,13 +85,30 @@ func (l *loop) limits(sample *gpu.Sample) []MemoryState {
 	}
 	present := len(list)
 	for key, m := range l.memories {
-		if m.shown() && key.Of != "" && !has(key) {
+		if m.shown() && !has(key) {
 			m.vacate()
 			list = append(list, m.MemoryState)
 		}
 	}
-	slices.SortFunc(list[present:], func(a, b MemoryState) int { return cmp.Compare(a.Of, b.Of) })
+	slices.SortFunc(list[present:], func(a, b MemoryState) int { return cmp.Or(cmp.Compare(a.Of, b.Of), cmp.Compare(a.ID.PID, b.ID.PID)) })
 	return list
+}
+
+// inherited returns what is known of the memory that has a limit from now on: of a process, that of an ended one with the same labels
+// and limit. Its next life goes on there.
+func (l *loop) inherited(x *MemoryState, has func(MemoryKey) bool) *memory {
+	var last *memory
+	for key, m := range l.memories {
+		vacant := key.IsLimit() && key.Of == "" && !has(key) && m.Who == x.Who && len(m.Limits) > 0
+		if x.Of == "" && vacant && m.Limits[0].Source == x.Limits[0].Source && m.Memory.Total == x.Memory.Total && (last == nil || m.ID.PID > last.ID.PID) {
+			last = m
+		}
+	}
+	if last == nil {
+		return l.newMemory(*x)
+	}
+	delete(l.memories, last.MemoryKey)
+	return last
 }
 
 // limitsOf returns what limits of a sample bound, in the order of the processes.
@@ -164,7 +181,7 @@ func (x *MemoryState) vacate() {
 }
 
 // shown reports whether a limit is in the state: it has a process, the last one has just ended, or processes in it ended again and
-// again. After the limit of one process there is no next one.
+// again.
 func (m *memory) shown() bool {
 	return len(m.members) > 0 || len(m.Limits) > 0 && (m.domain.Lost() || len(m.died)+len(m.finding.Ends) > 0)
 }

@@ -179,7 +179,13 @@ func run(o *Offline, from, to time.Duration, at func(time.Duration) *gpu.Sample)
 
 // TestCrashLoopAtALimit has a program die at its limit again and again, and wait between its lives. A limit that only goes away kills nothing.
 func TestCrashLoopAtALimit(t *testing.T) {
-	s := sharedGPU{func(m float64) float64 { return min(15.9, 6+2*math.Mod(m, 10)) }, 10, []gpu.Limit{dmem(16)}}
+	t.Run("of a container", func(t *testing.T) { crashLoopAt(t, dmem(16)) })
+	t.Run("of each process", func(t *testing.T) { crashLoopAt(t, gpu.Limit{Source: gpu.LimitMPS, Bytes: 16 << 30}) })
+}
+
+func crashLoopAt(t *testing.T, limit gpu.Limit) {
+	t.Helper()
+	s := sharedGPU{func(m float64) float64 { return min(15.9, 6+2*math.Mod(m, 10)) }, 10, []gpu.Limit{limit}}
 	lives := func(dies bool) func(at time.Duration) *gpu.Sample {
 		return func(at time.Duration) *gpu.Sample {
 			sample, life := s.at(at), at/(10*time.Minute)
@@ -210,7 +216,7 @@ func TestCrashLoopAtALimit(t *testing.T) {
 		sample.Processes[0].Limits = []gpu.Limit{{Source: gpu.LimitDmem, Of: at.String(), Bytes: 16 << 30}}
 		return sample
 	})
-	if !slices.ContainsFunc(state.Findings, func(f FindingState) bool { return f.CrashLoop && f.Of == "/pods/a/main" }) {
+	if !slices.ContainsFunc(state.Findings, func(f FindingState) bool { return f.CrashLoop && f.Of == limit.Of && f.Pod == "a" }) {
 		t.Errorf("among many other limits: %+v", state.Findings)
 	}
 	// It never starts again: the finding ends, and the limit is not shown.

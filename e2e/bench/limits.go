@@ -20,7 +20,6 @@ import (
 // exporter is the exporter's own judge of a GPU, as that of a backtest, with what alerts say of it and of the limits on it.
 type exporter struct {
 	offline *sampler.Offline
-	cfg     detector.Config
 	state   *sampler.DeviceState
 	asked   time.Duration // the minute in which it was judged
 	// alone says that the processes with a limit have a GPU for themselves whose capacity is this limit.
@@ -29,10 +28,10 @@ type exporter struct {
 }
 
 func newExporter(alone bool) *exporter {
-	e := &exporter{cfg: detector.DefaultConfig(), alone: alone}
+	e := &exporter{alone: alone}
 	var err error
 	e.offline, err = sampler.NewOffline(gpu.Info{UUID: "GPU-0", Name: "simulated"}, sampler.Config{
-		SlowInterval: 365 * 24 * time.Hour, ProcessMax: detector.MaxMembers, Detector: e.cfg, // curves are not drawn
+		SlowInterval: 365 * 24 * time.Hour, ProcessMax: detector.MaxMembers, Detector: detector.DefaultConfig(), // curves are not drawn
 	}, detector.NewHeights())
 	if err != nil {
 		panic(err) // all of it is in this program
@@ -83,7 +82,7 @@ func (e *exporter) ask() answer {
 	}
 	for _, d := range e.state.Domains() {
 		a.leak = a.leak || d.Judgement.Device.Judged && d.Judgement.Device.Leak
-		for _, m := range d.Messages(&e.cfg) {
+		for _, m := range d.Messages() {
 			a.page = a.page || m.Due && m.Severity == finding.Page
 			a.ticket = a.ticket || m.Due && m.Severity == finding.Ticket
 		}

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-kit/log"
-
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/history"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
@@ -47,7 +45,7 @@ type judgedGPU struct {
 }
 
 func newJudge(rules *detectorconfig.Config, step time.Duration, output string) *judge {
-	return &judge{rules: rules, common: rules.For(nil), step: step, interval: within(step), output: output, heights: detector.NewHeights(), gpus: map[*history.Memory]*judgedGPU{}, incidents: incident.NewStore("", mostIncidents, log.NewNopLogger())}
+	return &judge{rules: rules, common: rules.For(nil), step: step, interval: within(step), output: output, heights: detector.NewHeights(), gpus: map[*history.Memory]*judgedGPU{}, incidents: incident.NewStore("", mostIncidents, nil)}
 }
 
 // add takes a sample. Only the last one of each step is judged; the others are learnt from.

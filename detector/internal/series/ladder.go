@@ -57,8 +57,7 @@ type Scale struct {
 
 	Level      stat.Bytes    // the trough at the last move, which is a change by a quantum
 	MovedAt    time.Duration // when
-	MovedBlock int64         // Closed at that time
-	Moves      int64         // so far
+	MovedBlock int64         // Closed at that time; 1 before the first move
 
 	Run Run
 	// Given is the largest gradual rise that was given back, decaying.
@@ -120,7 +119,6 @@ func (e *Scale) close(p stat.Point, full *Fullness) {
 		e.startRun(p)
 		moved = true
 	case moved:
-		e.Moves++
 		if change > 0 {
 			r.up(p)
 		} else {

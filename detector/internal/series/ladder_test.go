@@ -167,17 +167,18 @@ func TestMoves(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		levels []float64
-		moves  int64
+		moved  int64 // the block of the last move, 1 without any
 	}{
-		{"flat", flat(20, 100), 0},
-		{"less than a quantum", mibs(100, 100+0.9*q, 100, 100-0.9*q), 0},
-		{"a quantum up", mibs(100, 100+q), 1},
-		{"a quantum down", mibs(100, 100-q), 1},
-		{"a quantum in four blocks, twice", ramp(9, 100, q/4), 2},
-		{"up and down", mibs(100, 110, 100, 110), 3},
+		{"flat", flat(20, 100), 1},
+		{"less than a quantum", mibs(100, 100+0.9*q, 100, 100-0.9*q), 1},
+		{"a quantum up", mibs(100, 100+q), 2},
+		{"a quantum down", mibs(100, 100-q), 2},
+		{"a quantum in four blocks", ramp(8, 100, q/4), 5},
+		{"the same twice", ramp(10, 100, q/4), 9},
+		{"up and down", mibs(100, 110, 100, 110), 4},
 	} {
-		if e := climbing(c.levels, &Fullness{}); e.Moves != c.moves {
-			t.Errorf("%s: %d moves, want %d", c.name, e.Moves, c.moves)
+		if e := climbing(c.levels, &Fullness{}); e.MovedBlock != c.moved {
+			t.Errorf("%s: the last move is in block %d, want %d", c.name, e.MovedBlock, c.moved)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func (s *Series) fitting() Pattern {
 		return PatternStep // it may leak
 	case s.Shape.Pattern == PatternWarmup, s.Shape.Pattern == PatternPlateau:
 		return PatternPlateau
-	case s.Scales[0].Moves > 0:
+	case s.Scales[0].MovedBlock > 1:
 		return PatternStep
 	}
 	return PatternStable

@@ -89,8 +89,8 @@ func TestWhichPatternFits(t *testing.T) {
 		want   Pattern
 	}{
 		{"nothing", func(*Series) {}, PatternStable},
-		{"it has moved", func(s *Series) { s.Scales[0].Moves = 1 }, PatternStep},
-		{"it was a warm-up", func(s *Series) { s.Shape.Pattern = PatternWarmup; s.Scales[0].Moves = 1 }, PatternPlateau},
+		{"it has moved", func(s *Series) { s.Scales[0].MovedBlock = 2 }, PatternStep},
+		{"it was a warm-up", func(s *Series) { s.Shape.Pattern = PatternWarmup; s.Scales[0].MovedBlock = 2 }, PatternPlateau},
 		{"it is too young, whatever else", func(s *Series) { s.First = s.Last; s.Leak.On = true }, PatternUnknown},
 		{"a leak, whatever else", func(s *Series) { s.Leak.On, s.Idle = true, true; spikes(s, busySpikes, 0) }, PatternLeakLinear},
 		{"idle, whatever else but a leak", func(s *Series) { s.Idle = true; spikes(s, busySpikes, 0); s.Growths[0] = sure(1) }, PatternIdle},

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// CrestSlots is the number of slots of a crest: a bound of cost.
-const CrestSlots = 60
+// crestSlots is the number of slots of a crest: a bound of cost.
+const crestSlots = 60
 
 // Crest is the highest value of the last while, in slots of a 60th of it, so that
 // its memory is bounded however many values come. The zero Crest is ready for use
 // by one goroutine.
 type Crest[V cmp.Ordered] struct {
-	Slots [CrestSlots]struct {
+	Slots [crestSlots]struct {
 		Start time.Duration
 		Max   V
 	}
@@ -30,14 +30,14 @@ type Crest[V cmp.Ordered] struct {
 // highest value of the last span, which is the same in every call.
 func (c *Crest[V]) Add(t, span time.Duration, v V) V {
 	newest := &c.Slots[c.Head]
-	if c.Len > 0 && t-newest.Start < span/CrestSlots {
+	if c.Len > 0 && t-newest.Start < span/crestSlots {
 		newest.Max = max(newest.Max, v)
 	} else {
 		if c.Len > 0 && newest.Max >= c.Rest {
 			c.Rest, c.Until = newest.Max, newest.Start+span
 		}
-		c.Head = (c.Head + 1) % CrestSlots
-		c.Len = min(c.Len+1, CrestSlots)
+		c.Head = (c.Head + 1) % crestSlots
+		c.Len = min(c.Len+1, crestSlots)
 		newest = &c.Slots[c.Head]
 		newest.Start, newest.Max = t, v
 	}
@@ -58,9 +58,9 @@ func (c *Crest[V]) Add(t, span time.Duration, v V) V {
 
 // Slot returns the n-th slot before the newest one.
 func (c *Crest[V]) Slot(n int) (start time.Duration, highest V) {
-	s := &c.Slots[(c.Head+CrestSlots-n)%CrestSlots]
+	s := &c.Slots[(c.Head+crestSlots-n)%crestSlots]
 	return s.Start, s.Max
 }
 
 // Check implements state.Checker.
-func (c *Crest[V]) Check(time.Duration) bool { return c.Head < CrestSlots && c.Len <= CrestSlots }
+func (c *Crest[V]) Check(time.Duration) bool { return c.Head < crestSlots && c.Len <= crestSlots }

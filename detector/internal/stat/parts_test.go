@@ -65,7 +65,7 @@ func TestCrestEnds(t *testing.T) {
 	for at, want := range map[time.Duration]int64{span - 1: 100, span: 1, span + 1: 1} {
 		var c Crest[int64]
 		c.Add(0, span, 100)
-		c.Add(span-span/CrestSlots/2, span, 1)
+		c.Add(span-span/crestSlots/2, span, 1)
 		if got := c.Add(at, span, 1); got != want {
 			t.Errorf("%s after a peak: %d, want %d", at, got, want)
 		}
@@ -86,9 +86,9 @@ func TestCrest(t *testing.T) {
 		times, values = append(times, now), append(values, rng.Int64N(1000))
 		got := c.Add(now, span, values[len(values)-1])
 		least, most := int64(0), int64(0)
-		for i := len(times) - 1; i >= 0 && times[i] > now-span-span/CrestSlots; i-- {
+		for i := len(times) - 1; i >= 0 && times[i] > now-span-span/crestSlots; i-- {
 			most = max(most, values[i])
-			if times[i] > now-span+span/CrestSlots {
+			if times[i] > now-span+span/crestSlots {
 				least = max(least, values[i])
 			}
 		}

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-kit/log"
-
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -41,7 +39,7 @@ func incidents() incident.Snapshot {
 		Kind: incident.Lost, Time: epoch.Add(-10 * time.Minute), GPU: "2", UUID: "GPU-lost", Memory: "GPU 2", Finding: incident.Finding{By: "nothing"},
 		Start: epoch.Add(-10 * time.Minute), Step: incident.Step.Seconds(), Course: []gpu.Opt[uint64]{{}}, Processes: []incident.Process{{PID: 9, Course: []gpu.Opt[uint64]{{}}}},
 	}
-	s := incident.NewStore("", incident.Most, log.NewNopLogger())
+	s := incident.NewStore("", incident.Most, nil)
 	s.Add(full)
 	s.Add(lost)
 	return *s.Now()
