@@ -9,6 +9,7 @@
 package collector
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -76,22 +77,14 @@ func New(state func() *sampler.State, o Options) (*Collector, error) {
 	return c, nil
 }
 
-// validate returns an error that names the choices if a family in o is none.
+// validate returns an error if a family in o is none.
 func (o Options) validate() error {
-	var names, unknown []string
-	for _, f := range Families() {
-		names = append(names, f.Name)
-	}
 	for name := range o.Enabled {
-		if !slices.Contains(names, name) {
-			unknown = append(unknown, strconv.Quote(name))
+		if !slices.ContainsFunc(Families(), func(f FamilyInfo) bool { return f.Name == name }) {
+			return fmt.Errorf("unknown collector %q", name)
 		}
 	}
-	if len(unknown) == 0 {
-		return nil
-	}
-	slices.Sort(unknown)
-	return fmt.Errorf("unknown collector %s: there are %s", strings.Join(unknown, ", "), strings.Join(names, ", "))
+	return nil
 }
 
 // Describe sends the descriptors of all metrics that are switched on.
@@ -126,9 +119,4 @@ func pidOf(p *gpu.Process) string { return strconv.FormatUint(uint64(p.ID.PID), 
 var noOwner gpu.Owner
 
 // ownerOf returns whose process p is; an empty Owner if that is not known.
-func ownerOf(p *gpu.Process) *gpu.Owner {
-	if p.Owner == nil {
-		return &noOwner
-	}
-	return p.Owner
-}
+func ownerOf(p *gpu.Process) *gpu.Owner { return cmp.Or(p.Owner, &noOwner) }

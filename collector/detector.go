@@ -92,7 +92,7 @@ var otherMetrics = []metric{
 	gauge("gpu_unreleased_memory_bytes",
 		"Memory in bytes that has stayed in use since this process ended, and that no process accounts for. The labels are those that the process had. "+
 			"Present while it stays, for 8 processes of a GPU or GPU instance at most.",
-		func(u *sampler.UnreleasedState) optional { return gpu.Some(float64(u.Used)) }),
+		func(u *sampler.EndState) optional { return gpu.Some(float64(u.Used)) }),
 }
 
 // domainVerdict returns the verdict on a whole memory, nil before the detector

@@ -61,7 +61,7 @@ var processLabels = []string{"gpu", "uuid", "gpu_instance", "pid", "process", "n
 
 // subject is what the metrics of a scope are read from.
 type subject interface {
-	sampler.State | sampler.DeviceState | sampler.MemoryState | sampler.ProcessState | sampler.WorkloadState | sampler.UnreleasedState | sampler.FindingState
+	sampler.State | sampler.DeviceState | sampler.MemoryState | sampler.ProcessState | sampler.WorkloadState | sampler.EndState | sampler.FindingState
 }
 
 func scopeOf[T subject]() scope {
@@ -74,7 +74,7 @@ func scopeOf[T subject]() scope {
 		return ofProcess
 	case *sampler.WorkloadState:
 		return ofWorkload
-	case *sampler.UnreleasedState:
+	case *sampler.EndState:
 		return ofUnreleased
 	case *sampler.FindingState:
 		return ofFinding

@@ -60,7 +60,7 @@ func fixture() *sampler.State {
 		Unresolved: 9,
 		Reload:     &sampler.FileState{Success: true, Time: time.Unix(1_771_234_890, 0)},
 		StateFile:  &sampler.FileState{Success: true, Time: time.Unix(1_771_234_567, 0)},
-		Incidents: &incident.Snapshot{Counts: map[incident.Count]uint64{
+		Incidents: incident.Snapshot{Counts: map[incident.Count]uint64{
 			{Kind: incident.OutOfMemory}: 9001, {Kind: incident.OutOfMemory, By: "page"}: 9002, {Kind: incident.OutOfMemory, By: "nothing"}: 9003,
 			{Kind: incident.Lost}: 9004,
 		}},
@@ -126,9 +126,9 @@ func fullGPU() *sampler.DeviceState {
 			{Who: finding.Who{Namespace: "ml", Pod: "train-0", SlurmJob: "4711", Whole: true}, Used: 31e9, Verdict: verdict(400, true), Limits: []gpu.Limit{{Source: gpu.LimitDmem, Of: "/pods/train-0", Bytes: 61e9, Charged: gpu.Some(uint64(30.5e9))}}},
 			{Who: finding.Who{SlurmJob: "4712", Whole: true}, Used: 32e9, Verdict: detector.Verdict{}},
 		},
-		Unreleased: []sampler.UnreleasedState{
-			{ID: gpu.ProcessID{PID: 1001, Start: 400}, Owner: trainer(), Used: 6e9, Since: fixtureSince(-90)},
-			{ID: gpu.ProcessID{PID: 1003, Start: 600}, Owner: &gpu.Owner{}, Used: 6.5e9, Since: fixtureSince(-80)},
+		Unreleased: []sampler.EndState{
+			{ID: gpu.ProcessID{PID: 1001, Start: 400}, Owner: trainer(), Used: 6e9, At: fixtureSince(-90)},
+			{ID: gpu.ProcessID{PID: 1003, Start: 600}, Owner: &gpu.Owner{}, Used: 6.5e9, At: fixtureSince(-80)},
 		},
 		Limited: []sampler.MemoryState{limited()},
 		Findings: []sampler.FindingState{
@@ -280,7 +280,7 @@ func migGPU() *sampler.DeviceState {
 			{Instance: gpu.Some(uint32(1)), Who: finding.Who{Namespace: "ml", Pod: "mig-0", Whole: true}, Used: 1300, Verdict: verdict(800, false)},
 		},
 		Findings: []sampler.FindingState{{MemoryKey: sampler.MemoryKey{Instance: gpu.Some(uint32(1))}, Finding: finding.Finding{Who: finding.Who{Process: "worker"}, OOM: detector.Of(8), Evidence: detector.EvidenceLeak, OOMDue: true}}},
-		Unreleased: []sampler.UnreleasedState{
+		Unreleased: []sampler.EndState{
 			{Instance: gpu.Some(uint32(1)), ID: gpu.ProcessID{PID: 3002, Start: 8}, Owner: &gpu.Owner{Process: "worker", Namespace: "ml", Pod: "mig-0"}, Used: 900},
 		},
 	}

@@ -4,6 +4,7 @@
 package collector
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -53,9 +54,7 @@ func (f Fleet) places(d *sampler.DeviceState, o *gpu.Owner) []string {
 	if len(f.Labels) == 0 {
 		return nil
 	}
-	if o == nil {
-		o = &noOwner
-	}
+	o = cmp.Or(o, &noOwner)
 	return append([]string{o.Namespace, o.Pod, o.Container}, d.Info.Place[:len(f.Labels)]...)
 }
 

@@ -12,9 +12,6 @@ var incidentMetrics = []metric{
 			"allocator (a probe saw an out-of-memory), gpu_lost, xid (an XID error that ends programs).",
 		[]string{"kind"},
 		func(s *sampler.State, e *emitter) {
-			if s.Incidents == nil {
-				return
-			}
 			for c, n := range s.Incidents.Counts {
 				if c.By == "" {
 					e.emit(float64(n), string(c.Kind))
@@ -25,9 +22,6 @@ var incidentMetrics = []metric{
 		"Incidents of the kinds that growth can foretell, by the most urgent alert that was there before: page, ticket or nothing.",
 		[]string{"kind", "by"},
 		func(s *sampler.State, e *emitter) {
-			if s.Incidents == nil {
-				return
-			}
 			for c, n := range s.Incidents.Counts {
 				if c.By != "" {
 					e.emit(float64(n), string(c.Kind), c.By)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -109,7 +111,10 @@ func (s *Sample) Messages(found []Finding) (list []Message) {
 }
 
 // begun writes a name, or a text that begins with one, at the begin of a sentence.
-func begun(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+func begun(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	return string(unicode.ToUpper(first)) + text[size:]
+}
 
 // growth returns the message on growth: that it leaks, or that the memory will be full near enough for a page or a ticket.
 func (s *Sample) growth(f *Finding, near bool) Message {

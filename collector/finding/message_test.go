@@ -122,6 +122,15 @@ func TestWhoElseGrows(t *testing.T) {
 	}
 }
 
+// TestBegun has names at the begin of a sentence.
+func TestBegun(t *testing.T) {
+	for text, want := range map[string]string{"pod ml/a": "Pod ml/a", "über.py leaks": "Über.py leaks", "1 GiB": "1 GiB"} {
+		if got := begun(text); got != want {
+			t.Errorf("%q begins as %q", text, got)
+		}
+	}
+}
+
 // TestUrgency: what is full already comes first.
 func TestUrgency(t *testing.T) {
 	var list []Message

@@ -102,8 +102,8 @@ type Line struct {
 	Bytes uint64 `json:"bytes"`
 }
 
-// name names a process for a sentence.
-func (p *Process) name() string {
+// Name names a process for a sentence.
+func (p *Process) Name() string {
 	return finding.Joined(" of ", finding.Process(p.Process, p.PID), p.Place())
 }
 
@@ -126,7 +126,7 @@ func (i *Incident) describe() string {
 	subject, name := (*Process)(nil), "A process"
 	if len(i.Processes) > 0 && (i.Processes[0].Ended || i.Kind == Refused) {
 		subject = &i.Processes[0]
-		name = subject.name()
+		name = subject.Name()
 	}
 	if i.Ended > 1 {
 		name += fmt.Sprintf(" and %d more", i.Ended-1)
@@ -146,7 +146,7 @@ func (i *Incident) describe() string {
 		text += fmt.Sprintf(" (%s of %s)", humanize.Bytes(float64(i.Used.V)), humanize.Bytes(float64(i.Capacity.V)))
 	}
 	if most, bytes, over := i.filler(); most != nil && most.Used.OK {
-		held := most.name()
+		held := most.Name()
 		if most == subject && i.Ended <= 1 {
 			held = "it"
 		}

@@ -48,18 +48,6 @@ type Range struct {
 	Low, High float32
 }
 
-// EndState is the end of a process that held enough memory to be seen in a curve.
-type EndState struct {
-	Instance gpu.Opt[uint32]
-	ID       gpu.ProcessID
-	Owner    *gpu.Owner // never nil
-	// Used is what it held in bytes, and At when its end was noticed, on the wall clock.
-	Used float64
-	At   time.Duration
-	// NearCapacity says that 5 % of the memory or less was free then.
-	NearCapacity bool
-}
-
 // history keeps the lowest and the highest sample of each stretch of the last hours. The zero history is empty.
 type history struct {
 	first, last time.Duration
@@ -153,10 +141,6 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 		p := &state.Processes[i]
 		p.Curve = l.processes.entries[keyOf(&p.Process)].curve
 	}
-	state.Ends = slices.Clone(l.ends)
-	for i := range state.Ends {
-		state.Ends[i].At += l.ahead
-	}
 }
 
 // remember adds the samples to the histories.
@@ -228,6 +212,6 @@ func (l *loop) rememberEnd(x *detector.Exit[gpu.ProcessID], t time.Duration, cap
 		l.ends = slices.Delete(l.ends, 0, 1)
 	}
 	l.ends = append(l.ends, EndState{
-		Instance: instance, ID: x.Key, Owner: l.processes.lastOwner(processKey{x.Key, instance}), Used: x.Used.V, At: t, NearCapacity: x.NearCapacity,
+		Instance: instance, ID: x.Key, Owner: l.processes.lastOwner(processKey{x.Key, instance}), Used: uint64(x.Used.V), At: t, NearCapacity: x.NearCapacity,
 	})
 }

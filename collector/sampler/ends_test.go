@@ -213,7 +213,7 @@ func TestUnreleasedMemory(t *testing.T) {
 		if p := d.Judgement.Device.Pattern.String(); p != "unreleased" || d.Judgement.Unreleased != nil {
 			t.Errorf("the GPU is %q", p)
 		}
-		equal(t, d.Unreleased[0].Since, scriptStart+600*time.Second, "unreleased since")
+		equal(t, d.Unreleased[0].At, scriptStart+600*time.Second, "unreleased since")
 	}
 	runSampler(t, &scriptSource{devices: []gpu.Device{dying(0)}}, withState(t, file, "boot-a"), func(s *Sampler, _ *lines) {
 		after(655500 * time.Millisecond)

@@ -14,6 +14,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -149,11 +150,11 @@ func TestSitesAreLogged(t *testing.T) {
 // TestLeakSites has lines become labels once a process has told all: not while it records.
 func TestLeakSites(t *testing.T) {
 	list := []allocator.Site{{Line: "a", Growth: 1}, {Line: "b", Growth: 2}, {Growth: 9}, {Line: "a", Growth: 3}}
-	for state, want := range map[allocator.SitesState][]Site{
+	for state, want := range map[allocator.SitesState][]incident.Line{
 		allocator.SitesAsked:     nil,
 		allocator.SitesRecording: nil,
 		allocator.SitesRefused:   nil,
-		allocator.SitesDone:      {{"not in Python code", 9}, {"a", 4}, {"b", 2}},
+		allocator.SitesDone:      {{Line: "not in Python code", Bytes: 9}, {Line: "a", Bytes: 4}, {Line: "b", Bytes: 2}},
 	} {
 		p := &ProcessState{Sites: &allocator.Sites{State: state, List: list}}
 		equal(t, p.LeakSites(), want, "%s", state)

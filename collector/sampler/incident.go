@@ -29,7 +29,7 @@ func (l *loop) tell(kind incident.Kind, of *Domain, died []processKey, more func
 			to = max(to, e.seen)
 		}
 	}
-	from := max(m.hour.Since(), (to - incident.Span).Truncate(incident.Step)) // its use may not be known at all, or not any more
+	from := max(min(m.hour.Since(), to.Truncate(incident.Step)), (to - incident.Span).Truncate(incident.Step)) // its use may not be known at all, or not any more
 	i := &incident.Incident{
 		Kind: kind, Time: wall(to), GPU: l.info.IndexLabel(), UUID: l.info.UUID, Memory: of.Name(),
 		Capacity: of.Memory.Capacity(), Used: of.Memory.Used,
@@ -38,7 +38,7 @@ func (l *loop) tell(kind incident.Kind, of *Domain, died []processKey, more func
 	if n := len(i.Course); n > 0 && (to > last || !i.Used.OK) {
 		i.Used = i.Course[n-1]
 	}
-	i.Finding = findingOn(of, m, wall)
+	i.Finding = findingOn(l.before(of), m, wall)
 	i.Processes, i.Others = l.users(of, died, from, to)
 	i.Ended = len(died)
 	if more != nil {
@@ -52,20 +52,25 @@ func (l *loop) tellDeaths(now *Domain, died []processKey) {
 	if len(died) == 0 {
 		return
 	}
-	before := *now.MemoryState
-	before.Memory.Used = gpu.Opt[uint64]{} // it is that after their end
-	kind, of := incident.OutOfMemory, &Domain{&before, now.Device}
+	full := *now.MemoryState
+	full.Memory.Used = gpu.Opt[uint64]{} // it is that after their end
+	kind := incident.OutOfMemory
 	if now.IsLimit() {
 		kind = incident.Limit
 	}
+	l.tell(kind, l.before(&Domain{&full, now.Device}), died, nil)
+}
+
+// before returns a memory as it was at the last sample, or as it is now if that did not have it.
+func (l *loop) before(now *Domain) *Domain {
 	if last := l.published.Load(); last != nil && last.Up {
-		for _, d := range last.Domains() {
+		for _, d := range last.memories() {
 			if d.MemoryKey == now.MemoryKey {
-				of = &d
+				return &d
 			}
 		}
 	}
-	l.tell(kind, of, died, nil)
+	return now
 }
 
 // findingOn returns what was said of a memory at the last sample.
@@ -94,16 +99,13 @@ func findingOn(of *Domain, m *memory, wall func(time.Duration) time.Time) (f inc
 // users returns the processes on a memory, those that have ended and then the largest, and how many more there are.
 func (l *loop) users(of *Domain, died []processKey, from, to time.Duration) (list []incident.Process, more int) {
 	list = []incident.Process{}
-	add := func(p *gpu.Process, e *processEntry, sites []Site) {
+	add := func(p *gpu.Process, e *processEntry, lines []incident.Line) {
 		u := incident.Process{
 			Who: finding.Of(e.owner), PID: p.ID.PID, ContainerID: e.owner.ContainerID, Ended: slices.Contains(died, keyOf(p)),
-			Used: p.Used, Allocator: p.Allocator, Course: e.hour.Course(from, to),
+			Used: p.Used, Allocator: p.Allocator, Lines: lines, Course: e.hour.Course(from, to),
 		}
 		if u.Ended { // there may be samples since that of p; those of the others may be later than the end
 			u.Used = gpu.Some(e.used).If(e.used > 0)
-		}
-		for _, s := range sites {
-			u.Lines = append(u.Lines, incident.Line(s))
 		}
 		list = append(list, u)
 	}
@@ -142,12 +144,14 @@ func (l *loop) tellRefusals(sample *gpu.Sample, state *DeviceState) {
 		for i := range in.Processes {
 			p := &in.Processes[i].Process
 			e, r := l.processes.entries[keyOf(p)], l.sampler.cfg.Allocators.RefusedOn(l.info.UUID, sample, p)
-			on := slices.IndexFunc(in.Domains(), func(d Domain) bool { return !d.IsLimit() && d.Has(p) })
-			if e == nil || r == nil || r == e.refusal || on < 0 {
+			if e == nil || r == nil || r == e.refusal {
 				continue
 			}
-			e.refusal = r
-			l.tellRefusal(&in.Domains()[on], p, r, !e.listed)
+			list := in.Domains()
+			if on := slices.IndexFunc(list, func(d Domain) bool { return !d.IsLimit() && d.Has(p) }); on >= 0 {
+				e.refusal = r
+				l.tellRefusal(&list[on], p, r, !e.listed)
+			}
 		}
 	}
 }

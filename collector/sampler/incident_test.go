@@ -11,8 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
-
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -260,6 +260,30 @@ func TestHardwareIncidents(t *testing.T) {
 	}
 }
 
+// TestIncidentAtTheEnd has the exporter stop right after an XID error, while the driver hangs on another GPU: the file is there.
+func TestIncidentAtTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	var release chan struct{}
+	hung := newGPU(1, func(second int) (gpu.Sample, error) {
+		if second > 50 {
+			<-release
+		}
+		return flat(1 << 30)(second)
+	})
+	source := &scriptSource{devices: []gpu.Device{newGPU(0, flat(1<<30)), hung}}
+	store := func(c *Config) {
+		release, c.Incidents = make(chan struct{}), incident.NewStore(dir, incident.Most, c.Logger)
+	}
+	runHanging(t, source, store, func(*Sampler, *lines) {
+		after(100500 * time.Millisecond)
+		source.events <- gpu.Event{UUID: "GPU-0", XID: 31, Time: time.Now()}
+		synctest.Wait()
+	}, func() {
+		equal(t, len(incident.NewStore(dir, incident.Most, nil).Now().List), 1, "incidents on the disk")
+		close(release)
+	})
+}
+
 // TestMIGIncident has a program die in its instance: the other instance's programs have no part in it.
 func TestMIGIncident(t *testing.T) {
 	d := newGPU(0, func(second int) (gpu.Sample, error) {
@@ -287,11 +311,11 @@ func TestMIGIncident(t *testing.T) {
 	})
 }
 
-// incidentsOffline judges samples as backtest does, each or only the last one of so many, and returns the incidents.
-func incidentsOffline(t *testing.T, every, samples int, at func(n int) *gpu.Sample) []*incident.Incident {
+// incidentsOffline judges samples as backtest does, each or only the last one of so many, and returns the incidents. probes may be nil.
+func incidentsOffline(t *testing.T, probes Allocators, every, samples int, at func(n int) *gpu.Sample) []*incident.Incident {
 	t.Helper()
 	store := incident.NewStore("", incident.Most, nil)
-	o, err := NewOffline(gpu.Info{UUID: "GPU-0"}, Config{SlowInterval: time.Minute, ProcessMax: 64, Detector: detector.DefaultConfig(), Incidents: store}, detector.NewHeights())
+	o, err := NewOffline(gpu.Info{UUID: "GPU-0"}, Config{SlowInterval: time.Minute, ProcessMax: 64, Detector: detector.DefaultConfig(), Allocators: probes, Incidents: store}, detector.NewHeights())
 	must(t, err)
 	for n := range samples {
 		if (n+1)%every == 0 {
@@ -309,7 +333,7 @@ func TestIncidentBetweenVerdicts(t *testing.T) {
 	const death = 200
 	for every := range 4 {
 		shared := sharedGPU{used: func(minute float64) float64 { return 4 + 11.9*min(1, minute*6/(death-1)) }, others: 63.3}
-		list := incidentsOffline(t, every+1, death+60, func(n int) *gpu.Sample {
+		list := incidentsOffline(t, nil, every+1, death+60, func(n int) *gpu.Sample {
 			s := shared.at(time.Duration(n) * 10 * time.Second)
 			if n >= death {
 				s.Processes, s.Memory.Used.V = s.Processes[1:], 64<<30
@@ -332,7 +356,7 @@ func TestLimitIncident(t *testing.T) {
 	const death = 200 // the sample without it
 	for every := range 4 {
 		shared := sharedGPU{func(minute float64) float64 { return 4 + 11.9*min(1, minute*6/(death-1)) }, 30, []gpu.Limit{dmem(16)}}
-		list := incidentsOffline(t, every+1, death+60, func(n int) *gpu.Sample {
+		list := incidentsOffline(t, nil, every+1, death+60, func(n int) *gpu.Sample {
 			s := shared.at(time.Duration(n) * 10 * time.Second)
 			other := s.Processes[0] // in the same container
 			other.ID.PID, other.Used = 9, gpu.Some(uint64(32<<20))
@@ -353,4 +377,69 @@ func TestLimitIncident(t *testing.T) {
 			t.Errorf("it says %s", i.Text)
 		}
 	}
+}
+
+// probes have one process tell of a refusal.
+type probes struct {
+	Allocators
+	pid     uint32
+	refusal *allocator.Refusal
+}
+
+func (*probes) Of(gpu.ProcessID) []allocator.Record { return nil }
+
+func (p *probes) RefusedOn(_ string, _ *gpu.Sample, of *gpu.Process) *allocator.Refusal {
+	if of.ID.PID == p.pid {
+		return p.refusal
+	}
+	return nil
+}
+
+// TestRefusalIncident has a framework refused memory long after a page, and once more: each time the incident names the process, though
+// another one holds more, and has its lines and what was said before.
+func TestRefusalIncident(t *testing.T) {
+	p := &probes{pid: 7}
+	shared := sharedGPU{func(minute float64) float64 { return 4 + 0.37*minute }, 40, nil}
+	list := incidentsOffline(t, p, 1, 540, func(n int) *gpu.Sample {
+		switch n {
+		case 500:
+			p.refusal = &allocator.Refusal{Asked: 2 << 30, Lines: []allocator.Site{{Line: "a.py:3 step", Live: 30 << 30, Growth: 1}}}
+		case 520:
+			p.refusal = &allocator.Refusal{Asked: 3 << 30}
+		}
+		return shared.at(time.Duration(n) * 10 * time.Second)
+	})
+	equal(t, len(list), 2, "incidents")
+	for n, i := range list {
+		whole(t, i)
+		equal(t, i.Kind, incident.Refused, "kind")
+		if want := fmt.Sprintf("serve (pid 7) of pod ml/a, container main was refused %d.00 GiB on GPU 0 (", n+2); !strings.HasPrefix(i.Text, want) {
+			t.Errorf("it says %s", i.Text)
+		}
+		if i.Finding.By != "page" || !strings.HasPrefix(i.Finding.Text, "GPU 0 runs out of memory in ") {
+			t.Errorf("what was said before: %+v", i.Finding)
+		}
+		equal(t, fmt.Sprint(i.Ended, len(i.Processes), i.Processes[1].PID), "0 2 8", "ended, processes, the other")
+	}
+	equal(t, list[0].Processes[0].Lines, []incident.Line{{Line: "a.py:3 step", Bytes: 30 << 30}}, "lines")
+}
+
+// TestIncidentOfAGap has a program end in a gap of a history that is longer than a course: the incident has no course, and no begin
+// after its end.
+func TestIncidentOfAGap(t *testing.T) {
+	shared := sharedGPU{func(float64) float64 { return 39.4 }, 40, nil}
+	list := incidentsOffline(t, nil, 2, 100, func(n int) *gpu.Sample {
+		at := time.Duration(n) * 10 * time.Second
+		if n >= 50 {
+			at += 2 * time.Hour
+		}
+		s := shared.at(at)
+		if n >= 50 {
+			s.Processes, s.Memory.Used.V = s.Processes[1:], 41<<30
+		}
+		return s
+	})
+	equal(t, len(list), 1, "incidents")
+	equal(t, list[0].Start, list[0].Time.Truncate(incident.Step), "begin")
+	equal(t, list[0].Course, []gpu.Opt[uint64]{{}}, "course")
 }

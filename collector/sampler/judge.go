@@ -165,11 +165,11 @@ func (l *loop) take(d *Domain, sample *gpu.Sample, index []int, state *DeviceSta
 		state.Workloads = append(state.Workloads, WorkloadState{Instance: d.Instance, Who: l.processes.whoIs(g.Group), Used: uint64(g.Used), Verdict: g.Verdict})
 	}
 	for _, u := range j.Unreleased {
-		state.Unreleased = append(state.Unreleased, UnreleasedState{
-			Instance: d.Instance, ID: u.Key, Owner: l.processes.lastOwner(processKey{u.Key, d.Instance}), Used: uint64(u.Used), Since: u.Since,
+		state.Unreleased = append(state.Unreleased, EndState{
+			Instance: d.Instance, ID: u.Key, Owner: l.processes.lastOwner(processKey{u.Key, d.Instance}), Used: uint64(u.Used), At: u.Since,
 		})
 	}
-	slices.SortFunc(state.Unreleased, func(a, b UnreleasedState) int {
+	slices.SortFunc(state.Unreleased, func(a, b EndState) int {
 		return cmp.Or(cmp.Compare(a.Instance.V, b.Instance.V), cmp.Compare(a.ID.PID, b.ID.PID), cmp.Compare(a.ID.Start, b.ID.Start))
 	})
 	return alone(j)

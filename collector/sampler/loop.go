@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -75,8 +76,7 @@ type progress struct {
 	preparedAt time.Time // when the history was prepared last
 }
 
-func newLoop(s *Sampler, d gpu.Device) *loop {
-	info := d.Info()
+func newLoop(s *Sampler, d gpu.Device, info gpu.Info) *loop {
 	l := &loop{
 		sampler: s, device: d, info: info, done: make(chan struct{}), cancel: func() {}, xids: make(chan uint64, 16),
 		logger:   log.With(s.cfg.Logger, "gpu", info.IndexLabel(), "uuid", info.UUID),
@@ -245,6 +245,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	state.ExitsNearCapacity = l.exits
 	l.find(state)
 	l.processes.bury(l.knows)
+	state.Ends = slices.Clone(l.ends)
 	state.toWall(l.ahead)
 	l.draw(sample, state)
 	l.said.update(l.logger, state)

@@ -20,7 +20,7 @@ func NewOffline(info gpu.Info, cfg Config, heights *detector.Heights) (*Offline,
 		return nil, err
 	}
 	s.heights = heights
-	return &Offline{newLoop(s, offlineDevice{info: info})}, nil
+	return &Offline{newLoop(s, nil, info)}, nil
 }
 
 // Learn takes a sample of which nobody will see the verdict.
@@ -31,12 +31,3 @@ func (o *Offline) Judge(sample *gpu.Sample) *DeviceState {
 	o.loop.publish(sample)
 	return o.loop.published.Load()
 }
-
-// offlineDevice is a GPU that cannot be read.
-type offlineDevice struct {
-	gpu.Device
-	info gpu.Info
-}
-
-// Info implements gpu.Device.
-func (d offlineDevice) Info() gpu.Info { return d.info }

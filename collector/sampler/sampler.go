@@ -130,12 +130,12 @@ func (s *Sampler) Run(ctx context.Context) {
 	}()
 	select {
 	case <-ended:
-		if s.cfg.Incidents != nil {
-			s.cfg.Incidents.Run(ctx) // writes what the loops told at their end
-		}
 	case <-time.After(stopGrace):
 	}
 	s.write()
+	if s.cfg.Incidents != nil {
+		s.cfg.Incidents.Run(ctx) // writes what the loops told at their end
+	}
 }
 
 // watch counts the events of the source.
@@ -305,7 +305,7 @@ func (s *Sampler) loopOf(ctx context.Context, before *loop, d gpu.Device) *loop 
 	if before != nil && ((before.device == d && !before.retired.on()) || !before.stop()) {
 		return before
 	}
-	l := newLoop(s, d)
+	l := newLoop(s, d, d.Info())
 	news := s.news(l.logger, level.Info)
 	switch {
 	case before == nil:
@@ -343,7 +343,7 @@ func (s *Sampler) State() *State {
 	}
 	state.StateFile = s.saved.Load()
 	if s.cfg.Incidents != nil {
-		state.Incidents = s.cfg.Incidents.Now()
+		state.Incidents = *s.cfg.Incidents.Now()
 	}
 	for _, l := range shared.loops {
 		d := l.current()

@@ -559,7 +559,8 @@ func TestGPUsThatComeAndGo(t *testing.T) {
 func TestGPUThatComesBackHasNoOldStatus(t *testing.T) {
 	s, err := New(&scriptSource{}, Config{Detector: detector.DefaultConfig()})
 	must(t, err)
-	before, again := newLoop(s, newGPU(0, flat(1<<30))), newLoop(s, newGPU(0, flat(1<<30)))
+	device := newGPU(0, flat(1<<30))
+	before, again := newLoop(s, device, device.Info()), newLoop(s, device, device.Info())
 	before.status.Power.Watts, before.readings = gpu.Some(300.0), []FamilyState{{Name: "power"}}
 	again.goOn(before, true)
 	if again.status.Power.Watts.OK || again.readings != nil {

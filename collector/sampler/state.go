@@ -33,8 +33,7 @@ type State struct {
 	DeviceHolders []DeviceHolder
 	// StateFile tells how the last writing of the state file went; nil before that, and without such a file.
 	StateFile *FileState
-	// Incidents are the last ones; nil if none are kept.
-	Incidents *incident.Snapshot
+	Incidents incident.Snapshot // empty if none are kept
 	// Reload tells how the last reading of the detector's rules went; nil without rules. The Sampler leaves it to its caller.
 	Reload *FileState
 }
@@ -80,12 +79,12 @@ type DeviceState struct {
 	ProcessCount      int
 	OtherProcesses    int
 	OtherUsed         uint64
-	ExitsNearCapacity uint64            // processes that ended while the GPU was nearly full
-	Workloads         []WorkloadState   // the pods and jobs with two processes or more, or with a limit
-	Unreleased        []UnreleasedState // ordered by instance, pid and start
-	Findings          []FindingState    // what alerts say of the GPU, or of its instances
-	Allotments        []AllotmentState  // ordered by instance and names
-	Ends              []EndState        // of the last processes that held enough to be seen, in their order
+	ExitsNearCapacity uint64           // processes that ended while the GPU was nearly full
+	Workloads         []WorkloadState  // the pods and jobs with two processes or more, or with a limit
+	Unreleased        []EndState       // whose memory has stayed, ordered by instance, pid and start
+	Findings          []FindingState   // what alerts say of its memories
+	Allotments        []AllotmentState // ordered by instance and names
+	Ends              []EndState       // of the last processes that held enough to be seen, in their order
 
 	unresolved int           // processes that could not be looked up
 	readings   []FamilyState // how the last reading of each group went
@@ -144,14 +143,16 @@ type ProcessState struct {
 	Curve *Curve
 }
 
-// UnreleasedState is memory that stayed after its process had ended.
-type UnreleasedState struct {
+// EndState is a process that has ended.
+type EndState struct {
 	Instance gpu.Opt[uint32]
 	ID       gpu.ProcessID
 	Owner    *gpu.Owner // never nil
-	Used     uint64     // what still stays, in bytes
-	// Since is when the process ended, on the wall clock.
-	Since time.Duration
+	// Used is what it held in bytes or, of the unreleased, what still stays. At is when its end was noticed.
+	Used uint64
+	At   time.Duration
+	// NearCapacity says that 5 % of the memory or less was free then.
+	NearCapacity bool
 }
 
 // WorkloadState is what is known of the processes of one pod or job on a GPU.
@@ -184,27 +185,21 @@ func (f *FindingState) Scope() string {
 // maxSites bounds the lines of code of a process that have a series.
 const maxSites = 5
 
-// Site is a line of code that allocates memory that stays.
-type Site struct {
-	Line  string
-	Bytes uint64
-}
-
 // LeakSites returns the lines that grew most, the largest first. It adds up a line that was reached by several ways.
-func (p *ProcessState) LeakSites() []Site {
+func (p *ProcessState) LeakSites() []incident.Line {
 	if p.Sites == nil || p.Sites.State != allocator.SitesDone {
 		return nil
 	}
-	var list []Site
+	var list []incident.Line
 	for _, s := range p.Sites.List {
 		line := cmp.Or(s.Line, "not in Python code")
-		if i := slices.IndexFunc(list, func(l Site) bool { return l.Line == line }); i >= 0 {
+		if i := slices.IndexFunc(list, func(l incident.Line) bool { return l.Line == line }); i >= 0 {
 			list[i].Bytes += s.Growth
 			continue
 		}
-		list = append(list, Site{line, s.Growth})
+		list = append(list, incident.Line{Line: line, Bytes: s.Growth})
 	}
-	slices.SortStableFunc(list, func(a, b Site) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	slices.SortStableFunc(list, func(a, b incident.Line) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	return list[:min(len(list), maxSites)]
 }
 
@@ -233,8 +228,10 @@ func (d *DeviceState) toWall(ahead time.Duration) {
 	for i := range d.Workloads {
 		move(&d.Workloads[i].Verdict)
 	}
-	for i := range d.Unreleased {
-		d.Unreleased[i].Since += ahead
+	for _, list := range [][]EndState{d.Unreleased, d.Ends} {
+		for i := range list {
+			list[i].At += ahead
+		}
 	}
 }
 

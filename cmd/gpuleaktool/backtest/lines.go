@@ -13,6 +13,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/history"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
@@ -77,7 +78,7 @@ func linesOf(own history.Labels, r *result, d *sampler.Domain, t time.Duration, 
 	add(own.With("profile", d.Profile), d.Memory.Used, &d.Judgement.Device)
 	for i := range d.Device.Processes {
 		if p := &d.Device.Processes[i]; p.Instance == d.Instance {
-			o := fromstate.OwnerOf(p.Owner)
+			o := finding.Of(p.Owner)
 			add(own.With("pid", strconv.FormatUint(uint64(p.ID.PID), 10), "process", o.Process, "namespace", o.Namespace, "pod", o.Pod,
 				"container", o.Container, "slurm_job", o.SlurmJob), p.Used, &p.Verdict)
 		}

@@ -86,7 +86,7 @@ func nobodyThere(err error) bool {
 
 // decode reads an answer with verdicts.
 func decode(r io.Reader) (*verdicts.Data, error) {
-	var v verdicts.Envelope
+	var v verdicts.Envelope[verdicts.Data]
 	if err := json.NewDecoder(io.LimitReader(r, maxAnswer)).Decode(&v); err != nil {
 		return nil, fmt.Errorf("the answer is none of an exporter: %w", err)
 	}

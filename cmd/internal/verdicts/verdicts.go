@@ -9,9 +9,9 @@ import "time"
 
 type (
 	// Envelope is the whole answer.
-	Envelope struct {
+	Envelope[T any] struct {
 		Status string `json:"status"`
-		Data   Data   `json:"data"`
+		Data   T      `json:"data"`
 	}
 	// Data has every GPU, ordered by index. Numbers are nil where nothing is known.
 	Data struct {

@@ -42,7 +42,7 @@ func (h *Config) memoryCurve(m *sampler.Domain, id string, height float64) templ
 	if room := m.Judgement.Headroom; p.Capacity > 0 && room.OK {
 		crest := p.Capacity - room.V
 		if v.SecondsToOOM.Finite() != nil {
-			p.Forecast = forecastOf(p.To, crest, v.SecondsToOOM.V, v.Lower, v.Upper)
+			p.Forecast = plot.ForecastOf(p.To, crest, v.SecondsToOOM.V, v.Lower.V, v.Upper.V)
 			p.Forecast.Doubtful = m.Judgement.Evidence == detector.EvidenceFilling
 			if left := p.Forecast.At - p.To; left < finding.TicketWithin { // where it meets the capacity is seen
 				p.Ahead = max(farthestAhead, 2*float64(left)/float64(p.To-p.From))
@@ -104,13 +104,6 @@ func (h *Config) plot(m *sampler.Domain, c *sampler.Curve, v *detector.Verdict, 
 
 // sinceEpoch returns a time as time since the Unix epoch.
 func sinceEpoch(t time.Time) time.Duration { return time.Duration(t.UnixNano()) }
-
-func forecastOf(now time.Duration, crest, seconds float64, lower, upper detector.Value) *plot.Forecast {
-	if !lower.OK || !upper.OK {
-		return plot.ForecastOf(now, crest, seconds, seconds, seconds)
-	}
-	return plot.ForecastOf(now, crest, seconds, lower.V, upper.V)
-}
 
 // described says what a curve shows.
 func (h *Config) described(p *plot.Plot, v *detector.Verdict, ends string) string {

@@ -158,8 +158,8 @@ func fixture() *sampler.State {
 						Idle:    gpu.Some(20 * time.Minute), Verdict: zombie(),
 					},
 				},
-				Unreleased: []sampler.UnreleasedState{{
-					ID: gpu.ProcessID{PID: 40, Start: 6}, Used: 6 * gib, Since: steady(epoch.Add(-5 * time.Minute)),
+				Unreleased: []sampler.EndState{{
+					ID: gpu.ProcessID{PID: 40, Start: 6}, Used: 6 * gib, At: steady(epoch.Add(-5 * time.Minute)),
 					Owner: &gpu.Owner{Process: "evaluate.py", User: "bob", SlurmJob: "4712"},
 				}},
 				Workloads: []sampler.WorkloadState{{Who: finding.Who{Namespace: "ml", Pod: "train-0", Whole: true}, Used: 31 * gib, Verdict: healthy(0.25)}},

@@ -4,17 +4,13 @@
 package pages
 
 import (
-	"cmp"
-	"encoding/json"
-	"fmt"
 	"html/template"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
-	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
-	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
@@ -24,22 +20,14 @@ import (
 //	{"status":"success","data":[…]}
 func NewIncidentsJSON(state func() *sampler.State) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		answer := struct {
-			Status string               `json:"status"`
-			Data   []*incident.Incident `json:"data"`
-		}{"success", lastOf(state())}
-		_ = json.NewEncoder(w).Encode(answer) // only the connection can fail
+		fromstate.Answer(w, lastOf(state()))
 	})
 }
 
 // lastOf returns the incidents, the newest first; never nil.
 func lastOf(s *sampler.State) []*incident.Incident {
-	list := []*incident.Incident{}
-	if s.Incidents != nil {
-		list = append(list, s.Incidents.List...)
-		slices.Reverse(list)
-	}
+	list := append([]*incident.Incident{}, s.Incidents.List...)
+	slices.Reverse(list)
 	return list
 }
 
@@ -54,15 +42,7 @@ type incidentCard struct {
 	*incident.Incident
 	When string
 	Plot template.HTML
-	Who  []incidentRow
 }
-
-type incidentRow struct {
-	Name, Held, End string
-	Lines           []incidentLine
-}
-
-type incidentLine struct{ Line, Bytes string }
 
 // NewIncidents serves the page of the last incidents: what filled the memory, its last hour, and whether an alert came before.
 func NewIncidents(h *Config) http.Handler {
@@ -70,33 +50,10 @@ func NewIncidents(h *Config) http.Handler {
 		s := h.State()
 		v := incidentsView{Style: plot.Style, Note: h.Note, Refreshed: h.refreshed(s)}
 		for _, i := range lastOf(s) {
-			v.Incidents = append(v.Incidents, h.incident(i))
+			v.Incidents = append(v.Incidents, incidentCard{i, i.Time.In(h.Location).Format("2006-01-02 15:04:05 MST"), h.courseOf(i)})
 		}
 		render(w, "incidents.html", &v, h.Logger)
 	})
-}
-
-func (h *Config) incident(i *incident.Incident) incidentCard {
-	c := incidentCard{Incident: i, When: i.Time.In(h.Location).Format("2006-01-02 15:04:05 MST")}
-	for k := range i.Processes {
-		p := &i.Processes[k]
-		row := incidentRow{Name: finding.Joined(" of ", finding.Process(p.Process, p.PID), p.Place()), Held: "unknown"}
-		if p.Used.OK {
-			row.Held = humanize.Bytes(float64(p.Used.V))
-		}
-		switch {
-		case p.ExitCode.OK:
-			row.End = fmt.Sprintf("ended with exit code %d", p.ExitCode.V)
-		case p.Ended:
-			row.End = "ended"
-		}
-		for _, l := range p.Lines {
-			row.Lines = append(row.Lines, incidentLine{cmp.Or(l.Line, "a block"), humanize.Bytes(float64(l.Bytes))})
-		}
-		c.Who = append(c.Who, row)
-	}
-	c.Plot = h.courseOf(i)
-	return c
 }
 
 // courseOf draws the last hour of a memory; "" if nothing is known of it.

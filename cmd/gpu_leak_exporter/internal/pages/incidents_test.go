@@ -16,7 +16,7 @@ import (
 )
 
 // incidents are a program that filled its GPU and had a page, and a GPU of which little is known that was lost ten minutes later.
-func incidents() *incident.Snapshot {
+func incidents() incident.Snapshot {
 	const gib = 1 << 30
 	at, page, since := epoch.Add(-20*time.Minute), epoch.Add(-28*time.Minute), epoch.Add(-35*time.Minute)
 	died := incident.Process{
@@ -42,7 +42,7 @@ func incidents() *incident.Snapshot {
 	s := incident.NewStore("", incident.Most, nil)
 	s.Add(full)
 	s.Add(lost)
-	return s.Now()
+	return *s.Now()
 }
 
 // TestIncidents has the page and the JSON of two incidents, of none, and where none are kept.
@@ -57,7 +57,7 @@ func TestIncidents(t *testing.T) {
 	says(t, "two", words(page),
 		"2026-03-01 11:50:00 UTC gpu_lost GPU 2 was lost.", "2026-03-01 11:40:00 UTC oom train.py (pid 42) of pod ml/train-0 ended when GPU 0 was full (78.0 GiB of 79.0 GiB): it held 72.0 GiB, 72.0 GiB more than 10 min before. A page had come 8 min before.",
 		"What was said before: GPU 0 runs out of memory in 1 min.", "30.0 GiB at app/train.py:88 &lt;module&gt;", "ended with exit code 137", "3 more held less.", "unknown process (pid 9) unknown")
-	for name, none := range map[string]*sampler.State{"none": {Time: epoch, Incidents: &incident.Snapshot{}}, "none are kept": {Time: epoch}} {
+	for name, none := range map[string]*sampler.State{"none": {Time: epoch, Incidents: incident.Snapshot{}}, "none are kept": {Time: epoch}} {
 		page := get(NewIncidents(testConfig(none, "")), IncidentsPath).Body.String()
 		testkit.Golden(t, "testdata/no_incidents.html", page)
 		says(t, name, words(page), "No incident", "Nothing has ended while its memory was full")

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -70,6 +71,7 @@ var pageFiles embed.FS
 
 var pageTemplates = template.Must(template.New("").Funcs(template.FuncMap{
 	"predictPath": func() string { return PredictPath },
+	"bytes":       func(n uint64) string { return humanize.Bytes(float64(n)) },
 }).ParseFS(pageFiles, "*.html"))
 
 // NewPredict serves the page that says who will run out of memory, when, and why: of all memories at PredictPath, and of one memory

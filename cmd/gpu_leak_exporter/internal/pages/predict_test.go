@@ -34,7 +34,7 @@ func TestPredictLocates(t *testing.T) {
 		"The process records where it allocates, until 12:04.":                                 {State: allocator.SitesAsked, Asked: epoch.Add(-time.Minute), Over: 5 * time.Minute},
 		"Which lines allocate it is not known: the program records where it allocates itself.": {State: allocator.SitesRefused, Reason: "the program records where it allocates itself"},
 		"No line was seen to allocate what stays in 5 min.":                                    {State: allocator.SitesDone, Over: 5 * time.Minute},
-		"(recorded from 12:00 on for 1 min): &#43;1.00 GiB not in Python code":                 {State: allocator.SitesDone, Asked: epoch, Over: time.Minute, List: []allocator.Site{{Growth: 1 << 30}}},
+		"(recorded from 12:00 on for 1 min): +1.00 GiB not in Python code":                     {State: allocator.SitesDone, Asked: epoch, Over: time.Minute, List: []allocator.Site{{Growth: 1 << 30}}},
 	} {
 		f := fixture()
 		f.Devices[0].Processes[0].Sites = s
@@ -90,7 +90,7 @@ func TestPredictSays(t *testing.T) {
 // TestPredictIdle lists what nobody will use again, on a GPU and on a GPU instance.
 func TestPredictIdle(t *testing.T) {
 	s := fixture()
-	s.Devices[1].Unreleased = []sampler.UnreleasedState{{Instance: gpu.Some(uint32(3)), ID: gpu.ProcessID{PID: 47}, Used: 1 << 29, Since: steady(epoch.Add(-90 * time.Second))}}
+	s.Devices[1].Unreleased = []sampler.EndState{{Instance: gpu.Some(uint32(3)), ID: gpu.ProcessID{PID: 47}, Used: 1 << 29, At: steady(epoch.Add(-90 * time.Second))}}
 	says(
 		t, "the page", words(predict(s, "")),
 		"evaluate.py (pid 40) Slurm job 4712, user bob, 6.00 GiB has ended, and this memory of it has stayed since 11:55 (4 min)",

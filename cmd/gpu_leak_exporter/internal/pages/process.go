@@ -33,15 +33,9 @@ type processRow struct {
 	Leaks            bool
 	Why              string
 	Facts            []fact // of one that leaks
-	Sites            []siteRow
+	Sites            []allocator.Site
 	Located          string // how far the search for these lines is
 	Plot             template.HTML
-}
-
-// siteRow is a line of code that allocates the leak.
-type siteRow struct {
-	Line, Growth string
-	Frames       []string
 }
 
 // processes returns the rows of a memory, the fastest leak first. It draws as many curves as there is room for.
@@ -108,7 +102,7 @@ func leakRate(p *sampler.ProcessState) float64 {
 func (h *Config) unreleased(m *sampler.Domain) (list []processRow) {
 	for i := range m.Device.Unreleased {
 		if u := &m.Device.Unreleased[i]; u.Instance == m.Instance && !m.IsLimit() {
-			row := processRow{Held: humanize.Bytes(float64(u.Used)), Why: finding.Stays + " " + h.since(fromstate.SteadyTime(u.Since), m.Device.SampleTime)}
+			row := processRow{Held: humanize.Bytes(float64(u.Used)), Why: finding.Stays + " " + h.since(fromstate.SteadyTime(u.At), m.Device.SampleTime)}
 			row.Who, row.Where = whoIs(u.ID, u.Owner)
 			list = append(list, row)
 		}
@@ -117,7 +111,7 @@ func (h *Config) unreleased(m *sampler.Domain) (list []processRow) {
 }
 
 // located returns the lines of code that allocate the leak, and how far the search for them is.
-func (h *Config) located(s *allocator.Sites, now time.Time) (rows []siteRow, text string) {
+func (h *Config) located(s *allocator.Sites, now time.Time) (list []allocator.Site, text string) {
 	if s == nil {
 		return nil, ""
 	}
@@ -132,11 +126,7 @@ func (h *Config) located(s *allocator.Sites, now time.Time) (rows []siteRow, tex
 	case len(s.List) == 0:
 		return nil, "No line was seen to allocate what stays in " + over + "."
 	}
-	for i := range s.List[:min(len(s.List), shownSites)] {
-		site := &s.List[i]
-		rows = append(rows, siteRow{Line: cmp.Or(site.Line, "not in Python code"), Growth: "+" + humanize.Bytes(float64(site.Growth)), Frames: site.Frames})
-	}
-	return rows, "Lines that allocate what stays (recorded from " + h.moment(s.Asked, now, "15:04") + " on for " + over + "):"
+	return s.List[:min(len(s.List), shownSites)], "Lines that allocate what stays (recorded from " + h.moment(s.Asked, now, "15:04") + " on for " + over + "):"
 }
 
 // endsOf returns the ends of processes on a memory since a time.
@@ -155,7 +145,7 @@ func (h *Config) endWords(m *sampler.Domain) string {
 	var parts []string
 	for _, e := range list[max(0, len(list)-shownEnds):] {
 		who, _ := whoIs(e.ID, e.Owner)
-		text := fmt.Sprintf("%s at %s with %s", who, h.moment(fromstate.SteadyTime(e.At), m.Device.SampleTime, "15:04"), humanize.Bytes(e.Used))
+		text := fmt.Sprintf("%s at %s with %s", who, h.moment(fromstate.SteadyTime(e.At), m.Device.SampleTime, "15:04"), humanize.Bytes(float64(e.Used)))
 		if e.NearCapacity {
 			text += ", the memory nearly full"
 		}

@@ -4,12 +4,12 @@
 package pages
 
 import (
-	"encoding/json"
 	"net/http"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
@@ -26,17 +26,11 @@ import (
 // state must not block, and is called from any goroutine, once for each answer.
 func NewSites(state func() *sampler.State) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		// Only the connection can fail.
-		_ = json.NewEncoder(w).Encode(sitesEnvelope{Status: "success", Data: sitesIn(state())})
+		fromstate.Answer(w, sitesIn(state()))
 	})
 }
 
 type (
-	sitesEnvelope struct {
-		Status string    `json:"status"`
-		Data   sitesData `json:"data"`
-	}
 	sitesData struct {
 		Time      time.Time     `json:"time"`
 		Processes []locatedJSON `json:"processes"`
@@ -62,7 +56,8 @@ func sitesIn(s *sampler.State) sitesData {
 				continue
 			}
 			labels := map[string]string{"gpu": d.Info.IndexLabel(), "uuid": d.Info.UUID}
-			fromstate.NameProcess(labels, p.Instance, p.ID, fromstate.OwnerOf(p.Owner))
+			who := finding.Of(p.Owner)
+			fromstate.NameProcess(labels, p.Instance, p.ID, &who)
 			j := locatedJSON{
 				Labels: labels, State: string(p.Sites.State), Reason: p.Sites.Reason, Asked: fromstate.MomentOf(p.Sites.Asked),
 				Seconds: p.Sites.Over.Seconds(), Pause: p.Sites.Pause.Seconds(), Unsure: p.Sites.Unsure, Sites: fromstate.SitesOf(p.Sites.List),

@@ -32,11 +32,16 @@ import (
 //	          interval; an end of it that is null is open
 func Handler(state func() *sampler.State, note string, cfg *detector.Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
 		data := Of(state(), cfg)
 		data.Note = note
-		_ = json.NewEncoder(w).Encode(verdicts.Envelope{Status: "success", Data: data}) // an error is one of the connection
+		Answer(w, data)
 	})
+}
+
+// Answer answers with data in an envelope: {"status":"success","data":…}.
+func Answer(w http.ResponseWriter, data any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(verdicts.Envelope[any]{Status: "success", Data: data}) // only the connection can fail
 }
 
 // Of returns what a state says. cfg has the thresholds where no rule says otherwise.
@@ -51,8 +56,8 @@ func Of(s *sampler.State, cfg *detector.Config) verdicts.Data {
 		m := &report.Messages[i]
 		data.Findings = append(data.Findings, verdicts.Finding{Severity: m.Severity.String(), Alert: m.Alert, Text: m.Text()})
 	}
-	if s.Incidents != nil && len(s.Incidents.List) > 0 {
-		last := s.Incidents.List[len(s.Incidents.List)-1]
+	if n := len(s.Incidents.List); n > 0 {
+		last := s.Incidents.List[n-1]
 		data.Incident = &verdicts.Incident{Time: last.Time, Text: last.Text}
 	}
 	for _, d := range s.Devices {
@@ -87,9 +92,9 @@ func deviceOf(d *sampler.DeviceState, now time.Time, cfg *detector.Config) verdi
 	}
 	for i := range d.Unreleased {
 		u := &d.Unreleased[i]
-		labels, o := device(), OwnerOf(u.Owner)
-		NameProcess(labels, u.Instance, u.ID, o)
-		j.Unreleased = append(j.Unreleased, verdicts.Unreleased{Labels: labels, User: o.User, Used: u.Used, Ended: MomentOf(SteadyTime(u.Since))})
+		labels, who := device(), finding.Of(u.Owner)
+		NameProcess(labels, u.Instance, u.ID, &who)
+		j.Unreleased = append(j.Unreleased, verdicts.Unreleased{Labels: labels, User: who.User, Used: u.Used, Ended: MomentOf(SteadyTime(u.At))})
 	}
 	return j
 }
@@ -117,9 +122,9 @@ func addMemories(j *verdicts.Device, d *sampler.DeviceState, now time.Time, cfg 
 }
 
 func processOf(labels map[string]string, p *sampler.ProcessState, cfg *detector.Config) verdicts.Process {
-	o := OwnerOf(p.Owner)
-	NameProcess(labels, p.Instance, p.ID, o)
-	j := verdicts.Process{Labels: labels, User: o.User, Used: Known(p.Used), Share: p.Share.Finite(), Verdict: VerdictOf(&p.Verdict, cfg)}
+	who := finding.Of(p.Owner)
+	NameProcess(labels, p.Instance, p.ID, &who)
+	j := verdicts.Process{Labels: labels, User: who.User, Used: Known(p.Used), Share: p.Share.Finite(), Verdict: VerdictOf(&p.Verdict, cfg)}
 	if grows := p.Grows.String(); grows != "" {
 		j.Grows = &grows
 	}
@@ -127,18 +132,10 @@ func processOf(labels map[string]string, p *sampler.ProcessState, cfg *detector.
 }
 
 // NameProcess adds the labels of a process, which are those of its series.
-func NameProcess(labels map[string]string, instance gpu.Opt[uint32], id gpu.ProcessID, o *gpu.Owner) {
+func NameProcess(labels map[string]string, instance gpu.Opt[uint32], id gpu.ProcessID, who *finding.Who) {
 	labels["gpu_instance"], labels["pid"] = sampler.InstanceID(instance), strconv.FormatUint(uint64(id.PID), 10)
-	labels["process"], labels["namespace"], labels["pod"] = o.Process, o.Namespace, o.Pod
-	labels["container"], labels["slurm_job"] = o.Container, o.SlurmJob
-}
-
-// OwnerOf returns the owner of a process, an empty one for nil. It is not to be changed.
-func OwnerOf(o *gpu.Owner) *gpu.Owner {
-	if o == nil {
-		return &gpu.Owner{}
-	}
-	return o
+	labels["process"], labels["namespace"], labels["pod"] = who.Process, who.Namespace, who.Pod
+	labels["container"], labels["slurm_job"] = who.Container, who.SlurmJob
 }
 
 // MemoryOf returns what a memory holds.
