@@ -23,10 +23,6 @@ const (
 	// suspected, and the largest of the others.
 	drawnSuspects = 8
 	drawnLargest  = 3
-	// rememberedEnds is how many ends of processes of a GPU are remembered. endShare is the share of the memory that a process
-	// must hold for its end to be seen in a curve.
-	rememberedEnds = 32
-	endShare       = 0.01
 )
 
 // Curve is the course of an amount of memory over the last hours. It is immutable. Its times are on the wall clock, since the
@@ -200,18 +196,5 @@ func drawnOf(list []ProcessState, confidence float64) []*ProcessState {
 		k := kind{p.Instance, p.Suspect(confidence)}
 		room[k]++
 		return (k.suspect && room[k] > drawnSuspects) || (!k.suspect && room[k] > drawnLargest)
-	})
-}
-
-// rememberEnd remembers the end of a process that held enough to be seen.
-func (l *loop) rememberEnd(x *detector.Exit[gpu.ProcessID], t time.Duration, capacity gpu.Opt[uint64], instance gpu.Opt[uint32]) {
-	if !x.Used.OK || (!x.NearCapacity && x.Used.V < endShare*float64(capacity.V)) {
-		return
-	}
-	if len(l.ends) == rememberedEnds {
-		l.ends = slices.Delete(l.ends, 0, 1)
-	}
-	l.ends = append(l.ends, EndState{
-		Instance: instance, ID: x.Key, Owner: l.processes.lastOwner(processKey{x.Key, instance}), Used: uint64(x.Used.V), At: t, NearCapacity: x.NearCapacity,
 	})
 }

@@ -203,7 +203,6 @@ func (l *loop) ended(x *detector.Exit[gpu.ProcessID], sample *gpu.Sample, d *Dom
 	if d.IsLimit() {
 		return // the rest is told of the GPU
 	}
-	l.rememberEnd(x, sample.T, d.Memory.Capacity(), d.Instance)
 	if x.NearCapacity {
 		l.exits++
 	}

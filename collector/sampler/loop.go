@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -61,7 +60,6 @@ type progress struct {
 	processes processTable
 	peak      detector.Crest[uint64]
 	said      findingLog
-	ends      []EndState // of processes, the last ones
 	status    gpu.Status
 	readings  []FamilyState          // how the last reading of each group went
 	slowAt    gpu.Opt[time.Duration] // when the status was due last, on the source's clock
@@ -245,7 +243,6 @@ func (l *loop) publish(sample *gpu.Sample) {
 	state.ExitsNearCapacity = l.exits
 	l.find(state)
 	l.processes.bury(l.knows)
-	state.Ends = slices.Clone(l.ends)
 	state.toWall(l.ahead)
 	l.draw(sample, state)
 	l.said.update(l.logger, state)

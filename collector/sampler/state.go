@@ -84,7 +84,6 @@ type DeviceState struct {
 	Unreleased        []EndState       // whose memory has stayed, ordered by instance, pid and start
 	Findings          []FindingState   // what alerts say of its memories
 	Allotments        []AllotmentState // ordered by instance and names
-	Ends              []EndState       // of the last processes that held enough to be seen, in their order
 
 	unresolved int           // processes that could not be looked up
 	readings   []FamilyState // how the last reading of each group went
@@ -143,16 +142,14 @@ type ProcessState struct {
 	Curve *Curve
 }
 
-// EndState is a process that has ended.
+// EndState is a process that has ended, and whose memory has stayed.
 type EndState struct {
 	Instance gpu.Opt[uint32]
 	ID       gpu.ProcessID
 	Owner    *gpu.Owner // never nil
-	// Used is what it held in bytes or, of the unreleased, what still stays. At is when its end was noticed.
+	// Used is what still stays, in bytes. At is when its end was noticed.
 	Used uint64
 	At   time.Duration
-	// NearCapacity says that 5 % of the memory or less was free then.
-	NearCapacity bool
 }
 
 // WorkloadState is what is known of the processes of one pod or job on a GPU.
@@ -228,10 +225,8 @@ func (d *DeviceState) toWall(ahead time.Duration) {
 	for i := range d.Workloads {
 		move(&d.Workloads[i].Verdict)
 	}
-	for _, list := range [][]EndState{d.Unreleased, d.Ends} {
-		for i := range list {
-			list[i].At += ahead
-		}
+	for i := range d.Unreleased {
+		d.Unreleased[i].At += ahead
 	}
 }
 

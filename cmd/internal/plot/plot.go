@@ -53,8 +53,7 @@ svg.plot { display: block; width: 100%; overflow: visible; }
 .plot line.alarm { stroke: var(--bad); stroke-width: 1.4; }
 .plot line.alarm.end { stroke-dasharray: 3 3; }
 .plot text.alarm { fill: var(--bad); font-weight: 600; }
-.plot text.ended { fill: var(--fg); font-size: 15px; font-weight: 700; }
-.plot text.died { fill: var(--bad); }
+.plot text.ended { fill: var(--bad); font-size: 15px; font-weight: 700; }
 @media (max-width: 46rem) { .plot .wide { display: none; } }
 `
 
@@ -99,13 +98,6 @@ func ForecastOf(t time.Duration, crest, seconds, lower, upper float64) *Forecast
 	return &Forecast{From: Point{T: t, V: crest}, At: after(seconds), Lower: after(lower), Upper: after(upper)}
 }
 
-// End is the end of a process.
-type End struct {
-	T time.Duration
-	// Full says that the memory was nearly full then.
-	Full bool
-}
-
 // Plot is used memory over time and what the detector made of it.
 type Plot struct {
 	// ID begins the identifiers of its elements, and is unique on the page.
@@ -125,8 +117,8 @@ type Plot struct {
 	Fit      []Point // the line through the troughs, as it was at the first alarm
 	Forecast *Forecast
 	Alarms   []Span
-	Alarm    string // what the begin of one is called
-	Ends     []End
+	Alarm    string          // what the begin of one is called
+	Ends     []time.Duration // of processes
 }
 
 // canvas turns times and amounts into places, and collects the elements.
@@ -394,12 +386,8 @@ func (c *canvas) marks() {
 			mark(s.To, "alarm end", "cleared")
 		}
 	}
-	for _, e := range c.Ends {
-		class := "ended"
-		if e.Full {
-			class = "ended died"
-		}
-		fmt.Fprintf(&c.b, `<text class="%s" x="%s" y="%g" text-anchor="middle">×</text>`, class, percent(c.x(e.T)), c.bottom()-3)
+	for _, t := range c.Ends {
+		fmt.Fprintf(&c.b, `<text class="ended" x="%s" y="%g" text-anchor="middle">×</text>`, percent(c.x(t)), c.bottom()-3)
 	}
 }
 

@@ -49,10 +49,7 @@ func (h *Config) memoryCurve(m *sampler.Domain, id string, height float64) templ
 			}
 		}
 	}
-	for _, e := range endsOf(m, p.From) {
-		p.Ends = append(p.Ends, plot.End{T: e.At, Full: e.NearCapacity})
-	}
-	p.Description = h.described(p, v, h.endWords(m))
+	p.Description = h.described(p, v)
 	return p.SVG()
 }
 
@@ -65,7 +62,7 @@ func (h *Config) processCurve(m *sampler.Domain, of *sampler.ProcessState, heigh
 	}
 	who, _ := whoIs(of.ID, of.Owner)
 	p.ID, p.Title, p.Height = nameOf(m, of)+"-curve", "Memory of "+who+" on "+m.Name(), height
-	p.Description = h.described(p, v, "")
+	p.Description = h.described(p, v)
 	return p.SVG()
 }
 
@@ -106,7 +103,7 @@ func (h *Config) plot(m *sampler.Domain, c *sampler.Curve, v *detector.Verdict, 
 func sinceEpoch(t time.Time) time.Duration { return time.Duration(t.UnixNano()) }
 
 // described says what a curve shows.
-func (h *Config) described(p *plot.Plot, v *detector.Verdict, ends string) string {
+func (h *Config) described(p *plot.Plot, v *detector.Verdict) string {
 	now := fromstate.SteadyTime(p.To)
 	at := func(t time.Duration) string { return h.moment(fromstate.SteadyTime(t), now, "15:04") }
 	var b strings.Builder
@@ -137,9 +134,6 @@ func (h *Config) described(p *plot.Plot, v *detector.Verdict, ends string) strin
 			fmt.Fprintf(&b, ", with 90 %% between %s and %s", at(f.Lower), at(f.Upper))
 		}
 		b.WriteByte('.')
-	}
-	if ends != "" {
-		b.WriteString(" " + ends)
 	}
 	return b.String()
 }

@@ -130,11 +130,6 @@ func fixture() *sampler.State {
 					Memory: memory(80*gib, 40*gib, gib), Curve: leakingCurve(38.5 * gib),
 					Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: with(leaking(90*time.Minute), 39.9*gib), Attributed: true, Headroom: detector.Of(38 * gib), Evidence: detector.EvidenceLeak, Rate: detector.Of(1 << 20)},
 				},
-				Ends: []sampler.EndState{
-					{ID: gpu.ProcessID{PID: 39, Start: 5}, Owner: &gpu.Owner{Process: "evaluate.py"}, Used: 2 * gib, At: steady(epoch.Add(-65 * time.Minute))},
-					{ID: gpu.ProcessID{PID: 40, Start: 6}, Owner: &gpu.Owner{Process: "evaluate.py"}, Used: 6 * gib, At: steady(epoch.Add(-5 * time.Minute)), NearCapacity: true},
-					{ID: gpu.ProcessID{PID: 41, Start: 6}, Instance: gpu.Some(uint32(1)), Used: gib, At: steady(epoch)}, // not of this memory
-				},
 				Processes: []sampler.ProcessState{
 					{
 						Process: gpu.Process{ID: gpu.ProcessID{PID: 42, Start: 7}, Used: gpu.Some(uint64(30 * gib)), Owner: &gpu.Owner{

@@ -72,7 +72,7 @@ func (h *Config) courseOf(i *incident.Incident) template.HTML {
 	if _, _, ok := p.Used.Extremes(); !ok {
 		return ""
 	}
-	p.Ends = []plot.End{{T: to, Full: i.Kind.Foretold()}}
+	p.Ends = []time.Duration{to}
 	if at := i.Finding.At; at != nil && sinceEpoch(*at) > p.From {
 		p.Alarms, p.Alarm = []plot.Span{{From: sinceEpoch(*at), To: to, Open: true}}, i.Finding.By
 	}

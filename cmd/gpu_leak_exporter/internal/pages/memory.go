@@ -34,7 +34,6 @@ type card struct {
 	Why        string // it leaks, or does not
 	Facts      []fact
 	Plot       template.HTML
-	Ends       string
 	Processes  []processRow
 	Undrawn    string
 	left       float64 // seconds; +Inf without a forecast
@@ -85,7 +84,6 @@ func (h *Config) draw(c *card, left *room, all bool) {
 		}
 		c.Plot = h.memoryCurve(&c.of, c.ID+"-curve", height)
 	}
-	c.Ends = h.endWords(&c.of)
 	c.Processes = h.processes(&c.of, left, all)
 	if n := countOf(&c.of) - len(c.Processes); n > 0 {
 		c.Undrawn = "Not shown: " + humanize.Count(n, "process") + "."

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"html/template"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
@@ -20,9 +19,6 @@ import (
 )
 
 const (
-	// shownEnds bounds the ends of processes that a card names, and toldSpan their age.
-	shownEnds = 3
-	toldSpan  = 9 * time.Hour
 	// shownSites bounds the lines of code of a leak, and shownProcesses the processes of a card on the page of all memories.
 	shownSites, shownProcesses = 3, 8
 )
@@ -127,36 +123,4 @@ func (h *Config) located(s *allocator.Sites, now time.Time) (list []allocator.Si
 		return nil, "No line was seen to allocate what stays in " + over + "."
 	}
 	return s.List[:min(len(s.List), shownSites)], "Lines that allocate what stays (recorded from " + h.moment(s.Asked, now, "15:04") + " on for " + over + "):"
-}
-
-// endsOf returns the ends of processes on a memory since a time.
-func endsOf(m *sampler.Domain, since time.Duration) (list []sampler.EndState) {
-	for _, e := range m.Device.Ends {
-		if e.Instance == m.Instance && !m.IsLimit() && e.At >= since {
-			list = append(list, e)
-		}
-	}
-	return list
-}
-
-// endWords names the processes that ended last on a memory; "" for none.
-func (h *Config) endWords(m *sampler.Domain) string {
-	list := endsOf(m, sinceEpoch(m.Device.SampleTime)-toldSpan)
-	var parts []string
-	for _, e := range list[max(0, len(list)-shownEnds):] {
-		who, _ := whoIs(e.ID, e.Owner)
-		text := fmt.Sprintf("%s at %s with %s", who, h.moment(fromstate.SteadyTime(e.At), m.Device.SampleTime, "15:04"), humanize.Bytes(float64(e.Used)))
-		if e.NearCapacity {
-			text += ", the memory nearly full"
-		}
-		parts = append(parts, text)
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	text := "Ended: " + strings.Join(parts, "; ") + "."
-	if more := len(list) - len(parts); more > 0 {
-		text += fmt.Sprintf(" Before that, %d more.", more)
-	}
-	return text
 }
