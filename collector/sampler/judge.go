@@ -155,7 +155,7 @@ func (l *loop) take(d *Domain, sample *gpu.Sample, index []int, state *DeviceSta
 		l.processes.judged(sample, index[i], &j.Members[i], d.IsLimit())
 	}
 	for i := range j.Exited {
-		l.ended(&j.Exited[i], sample, d)
+		l.ended(&j.Exited[i], d)
 	}
 	if d.IsLimit() {
 		return alone(j) // the rest is told of the GPU
@@ -183,7 +183,7 @@ func alone(j *detector.Judgement[gpu.ProcessID]) detector.Judgement[gpu.ProcessI
 }
 
 // ended notes what follows from the end of a process in a memory.
-func (l *loop) ended(x *detector.Exit[gpu.ProcessID], sample *gpu.Sample, d *Domain) {
+func (l *loop) ended(x *detector.Exit[gpu.ProcessID], d *Domain) {
 	key := processKey{x.Key, d.Instance}
 	e := l.processes.entries[key]
 	if d.IsLimit() && e != nil && e.listed {
