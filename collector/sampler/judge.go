@@ -39,7 +39,8 @@ func (l *loop) learn(sample *gpu.Sample) {
 	if sample.Memory.Used.OK {
 		l.peak.Add(sample.T, peakSpan, sample.Memory.Used.V)
 	}
-	state := &DeviceState{MemoryState: MemoryState{Memory: sample.Memory}}
+	state := &l.learnt
+	state.Memory, state.Instances = sample.Memory, state.Instances[:0]
 	l.layOut(sample, state)
 	for _, d := range state.memories() {
 		m := l.memories[d.MemoryKey]

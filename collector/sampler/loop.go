@@ -59,6 +59,7 @@ type progress struct {
 	memories  map[MemoryKey]*memory // with wholeGPU
 	processes processTable
 	peak      detector.Crest[uint64]
+	learnt    DeviceState // of learn, which would make one of 5 KiB for each sample
 	said      findingLog
 	status    gpu.Status
 	readings  []FamilyState          // how the last reading of each group went

@@ -39,9 +39,10 @@ const mostIncidents = 1000
 type judgedGPU struct {
 	memory  *history.Memory
 	offline *sampler.Offline
-	results []*result     // of the GPU, or of each GPU instance that it has had
-	sample  gpu.Sample    // the last one, which was not judged yet
-	due     time.Duration // its step
+	results []*result           // of the GPU, or of each GPU instance that it has had
+	sample  gpu.Sample          // the last one, which was not judged yet
+	due     time.Duration       // its step
+	has     sampler.DeviceState // the memories of the last sample
 }
 
 func newJudge(rules *detectorconfig.Config, step time.Duration, output string) *judge {
@@ -71,7 +72,8 @@ func (j *judge) add(m *history.Memory, s *gpu.Sample) (err error) {
 	}
 	g.sample = *s // the caller uses the lists again
 	g.sample.Processes, g.sample.Instances = slices.Clone(s.Processes), slices.Clone(s.Instances)
-	has := sampler.DeviceState{Info: m.Info, MemoryState: sampler.MemoryState{Memory: s.Memory}}
+	has := &g.has
+	has.Info, has.Memory, has.Instances = m.Info, s.Memory, has.Instances[:0]
 	for i := range s.Instances {
 		has.Instances = append(has.Instances, sampler.InstanceOf(&s.Instances[i]))
 	}
