@@ -209,9 +209,9 @@ func (m *Memory) Judge(s *Sample) (list []Finding) {
 	return list
 }
 
-// Foretold returns the most urgent alert on growth or on a full memory that there was at the last frame, when it came, and since when
+// Foreseen returns the most urgent alert on growth or on a full memory that there was at the last frame, when it came, and since when
 // the growth was seen, all on the clock of detector.Frame.T; 0 is never.
-func (m *Memory) Foretold() (severity Severity, at, since time.Duration) {
+func (m *Memory) Foreseen() (severity Severity, at, since time.Duration) {
 	since = m.Leak.Since
 	if m.OOM.Since != 0 && (since == 0 || m.OOM.Since < since) {
 		since = m.OOM.Since

@@ -287,8 +287,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestForetold has the most urgent alert that there was at the last frame, and when it came.
-func TestForetold(t *testing.T) {
+// TestForeseen has the most urgent alert that there was at the last frame, and when it came.
+func TestForeseen(t *testing.T) {
 	at := func(minutes int) time.Duration { return start + time.Duration(minutes)*time.Minute }
 	since := func(minutes int) blame { return blame{Since: at(minutes)} }
 	for name, c := range map[string]struct {
@@ -310,7 +310,7 @@ func TestForetold(t *testing.T) {
 		"a zombie is no growth":      {Memory{Zombie: since(10), Unreleased: since(10)}, Note, 0, 0},
 	} {
 		c.memory.Seen = at(100)
-		severity, came, grown := c.memory.Foretold()
+		severity, came, grown := c.memory.Foreseen()
 		equal(t, came, c.at, "%s: when it came", name)
 		equal(t, grown, c.since, "%s: since when it grows", name)
 		if came != 0 {

@@ -362,7 +362,7 @@ type Allocator struct {
 	InactiveSplit Opt[uint64] `json:"inactive_split,omitzero"`
 	// Retries counts allocations that succeeded only after the cache was emptied, OOMs those that failed.
 	Retries Opt[uint64] `json:"retries,omitzero"`
-	OOMs    Opt[uint64] `json:"oo_ms,omitzero"`
+	OOMs    Opt[uint64] `json:"ooms,omitzero"`
 	Limit   Opt[uint64] `json:"limit,omitzero"`
 }
 

@@ -43,8 +43,8 @@ const (
 // Kinds are all kinds. Growth can foretell the first three.
 var Kinds = []Kind{OutOfMemory, Limit, Refused, Lost, XID}
 
-// Foretold reports whether growth can foretell incidents of this kind.
-func (k Kind) Foretold() bool { return k == OutOfMemory || k == Limit || k == Refused }
+// Foreseeable reports whether growth can foretell incidents of this kind.
+func (k Kind) Foreseeable() bool { return k == OutOfMemory || k == Limit || k == Refused }
 
 // Incident is what was known at one end. It is immutable once a Store has it, and is the document that the exporter writes.
 type Incident struct {
@@ -142,7 +142,7 @@ func (i *Incident) describe() string {
 	default:
 		text = name + " ended when " + i.Memory + " was full"
 	}
-	if i.Kind.Foretold() && i.Used.OK && i.Capacity.OK {
+	if i.Kind.Foreseeable() && i.Used.OK && i.Capacity.OK {
 		text += fmt.Sprintf(" (%s of %s)", humanize.Bytes(float64(i.Used.V)), humanize.Bytes(float64(i.Capacity.V)))
 	}
 	if most, bytes, over := i.filler(); most != nil && most.Used.OK {
@@ -155,7 +155,7 @@ func (i *Incident) describe() string {
 			text += ", " + humanize.Bytes(float64(bytes)) + " more than " + humanize.Duration(over) + " before"
 		}
 	}
-	return finding.Joined(" ", text+".", i.foretold())
+	return finding.Joined(" ", text+".", i.foreseen())
 }
 
 // filler returns the process that grew most, or else holds most, and its growth; nil without processes.
@@ -170,11 +170,11 @@ func (i *Incident) filler() (most *Process, grown uint64, over time.Duration) {
 	return most, grown, over
 }
 
-// foretold says whether an alert came before; "" of what growth cannot foretell.
-func (i *Incident) foretold() string {
+// foreseen says whether an alert came before; "" of what growth cannot foretell.
+func (i *Incident) foreseen() string {
 	f := &i.Finding
 	switch {
-	case !i.Kind.Foretold():
+	case !i.Kind.Foreseeable():
 		return ""
 	case f.At != nil:
 		return "A " + f.By + " had come " + humanize.Duration(i.Time.Sub(*f.At)) + " before."

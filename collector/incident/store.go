@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,7 +73,7 @@ func NewStore(dir string, most int, logger log.Logger) *Store {
 	for _, k := range Kinds {
 		counts[Count{Kind: k}] = 0 // increase() does not see the first one of a series that begins with it
 		for _, by := range []string{"page", "ticket", "nothing"} {
-			if k.Foretold() {
+			if k.Foreseeable() {
 				counts[Count{k, by}] = 0
 			}
 		}
@@ -93,15 +92,16 @@ func (s *Store) Add(i *Incident) {
 	next := *s.now.Load()
 	next.Counts = maps.Clone(next.Counts)
 	next.Counts[Count{Kind: i.Kind}]++
-	if i.Kind.Foretold() {
+	if i.Kind.Foreseeable() {
 		next.Counts[Count{i.Kind, i.Finding.By}]++
 	}
 	n := len(next.List)
 	if storm := n - s.most/2; storm < 0 || i.Time.Sub(next.List[storm].Time).Abs() >= time.Minute { // the clock may have been set back
 		i.Version, i.Text = Version, i.describe()
-		i.ID = fmt.Sprintf("%s-gpu%s-%s", i.Time.UTC().Format("20060102T150405.000Z"), i.GPU, i.Kind)
+		id := fmt.Sprintf("%s-gpu%s-%s", i.Time.UTC().Format("20060102T150405.000Z"), i.GPU, i.Kind)
+		i.ID = id
 		for same := 2; slices.ContainsFunc(next.List, func(x *Incident) bool { return x.ID == i.ID }); same++ {
-			i.ID = fmt.Sprintf("%s-%d", strings.TrimSuffix(i.ID, fmt.Sprintf("-%d", same-1)), same)
+			i.ID = fmt.Sprintf("%s-%d", id, same)
 		}
 		next.List = append(slices.Clone(next.List[max(0, n+1-s.most):]), i)
 		level.Warn(s.logger).Log("msg", i.Text, "kind", i.Kind, "page", Page+"#"+i.ID)

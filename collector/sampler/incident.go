@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
@@ -82,7 +81,7 @@ func findingOn(of *Domain, m *memory, wall func(time.Duration) time.Time) (f inc
 		at := wall(t)
 		return &at
 	}
-	severity, at, since := m.finding.Foretold()
+	severity, at, since := m.finding.Foreseen()
 	f.By, f.At, f.Since = "nothing", moment(at), moment(since)
 	if at != 0 {
 		f.By = severity.String()
@@ -143,26 +142,30 @@ func (l *loop) tellRefusals(sample *gpu.Sample, state *DeviceState) {
 		}
 		for i := range in.Processes {
 			p := &in.Processes[i].Process
-			e, r := l.processes.entries[keyOf(p)], l.sampler.cfg.Allocators.RefusedOn(l.info.UUID, sample, p)
-			if e == nil || r == nil || r == e.refusal {
-				continue
-			}
-			list := in.Domains()
-			if on := slices.IndexFunc(list, func(d Domain) bool { return !d.IsLimit() && d.Has(p) }); on >= 0 {
-				e.refusal = r
-				l.tellRefusal(&list[on], p, r, !e.listed)
+			if e := l.processes.entries[keyOf(p)]; e != nil && (in == state || !e.listed) {
+				l.tellRefusal(sample, in, p, e)
 			}
 		}
 	}
 }
 
-// tellRefusal keeps an incident of a process that was refused memory, with the lines that held most then.
-func (l *loop) tellRefusal(of *Domain, p *gpu.Process, r *allocator.Refusal, ended bool) {
+// tellRefusal keeps an incident of a process if it was refused memory, with the lines that held most then.
+func (l *loop) tellRefusal(sample *gpu.Sample, in *DeviceState, p *gpu.Process, e *processEntry) {
+	r := l.sampler.cfg.Allocators.RefusedOn(l.info.UUID, sample, p)
+	if r == nil || r == e.refusal {
+		return
+	}
+	e.refusal = r
 	var died []processKey
-	if ended {
+	if !e.listed {
 		died = append(died, keyOf(p))
 	}
-	l.tell(incident.Refused, of, died, func(in *incident.Incident) {
+	list := in.Domains()
+	on := slices.IndexFunc(list, func(d Domain) bool { return !d.IsLimit() && d.Has(p) })
+	if on < 0 {
+		return
+	}
+	l.tell(incident.Refused, &list[on], died, func(in *incident.Incident) {
 		in.Asked = gpu.Some(r.Asked)
 		slices.SortStableFunc(in.Processes, func(a, b incident.Process) int { return -compareBool(a.PID == p.ID.PID, b.PID == p.ID.PID) })
 		if first := in.Processes; len(first) > 0 && first[0].PID == p.ID.PID {
