@@ -4,6 +4,7 @@
 package collector
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -115,9 +116,9 @@ func (e *emitter) maybe(o optional, labels ...string) {
 	}
 }
 
-// limits emits a series for each limit.
+// limits emits the smallest limit of each source.
 func (e *emitter) limits(list []gpu.Limit) {
-	for _, l := range list {
+	for _, l := range slices.SortedFunc(slices.Values(list), func(a, b gpu.Limit) int { return cmp.Compare(a.Bytes, b.Bytes) }) {
 		e.emit(float64(l.Bytes), l.Source)
 	}
 }

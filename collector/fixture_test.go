@@ -98,7 +98,7 @@ func fullGPU() *sampler.DeviceState {
 			{
 				Process: gpu.Process{
 					ID: gpu.ProcessID{PID: 1001, Start: 500}, Type: gpu.Compute | gpu.Graphics, Started: gpu.Some(fixtureSince(-900)), Used: gpu.Some(uint64(30e9)),
-					Limits: []gpu.Limit{{Source: gpu.LimitDmem, Of: "/pods/train-0", Bytes: 60e9, Charged: gpu.Some(uint64(30.5e9))}},
+					Limits: []gpu.Limit{{Source: gpu.LimitDmem, Of: "/pods", Bytes: 70e9}, {Source: gpu.LimitDmem, Of: "/pods/train-0", Bytes: 60e9, Charged: gpu.Some(uint64(30.5e9))}},
 					SM:     gpu.Some(0.81), MemoryController: gpu.Some(0.82), Encoder: gpu.Some(0.83), Decoder: gpu.Some(0.84),
 					CPU: gpu.Some(85 * time.Second), State: "R", Orphaned: true, Owner: trainer(),
 					Allocator: &gpu.Allocator{

@@ -334,7 +334,7 @@ type Process struct {
 	Owner *Owner `json:"owner,omitzero"`
 	// Allocator is the state of the memory allocator in the process, for this GPU; nil from a driver, and without a probe.
 	Allocator *Allocator `json:"allocator,omitzero"`
-	// Limits bound its memory on this GPU. A driver does not know them: nil, until the reader of the sample looks them up.
+	// Limits bound its memory on this GPU. The source tells those of its control groups, the reader of the sample adds the others.
 	Limits []Limit `json:"limits,omitzero"`
 }
 
@@ -377,6 +377,8 @@ type Owner struct {
 	Pod         string `json:"pod,omitzero"`
 	Container   string `json:"container,omitzero"`
 	SlurmJob    string `json:"slurm_job,omitzero"`
+	// Variables are those of its container that limit its memory, in lines of NAME=VALUE.
+	Variables string `json:"variables,omitzero"`
 	// Runs is a salted hash of what the process runs, without the GPU's model; 0 is unknown.
 	Runs uint64 `json:"runs,omitzero"`
 }

@@ -6,63 +6,29 @@ package hostfs
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
 )
 
-// maxDmem bounds what is read of a file of the controller dmem, which has a line for each region.
-const maxDmem = 64 << 10
-
-// Dmem is the limit of a control group on the memory of a GPU.
-type Dmem struct {
-	Group        string // its path
-	Max, Current uint64 // bytes: the limit, and what counts against it
-}
-
-func (d *Dmem) left() uint64 { return d.Max - min(d.Current, d.Max) }
-
-// ReadDmem returns the limit on the memory of a GPU that leaves least to a control group: its own, or that of a group above it. ok
-// is false without a limit. root is where control groups are mounted, and bus the address of the GPU as NVML prints it. The files
-// are those of Documentation/admin-guide/cgroup-v2.rst of the kernel, "DMEM".
-func ReadDmem(root, group, bus string) (least Dmem, ok bool, err error) {
-	for ; len(group) > 1; group = path.Dir(group) {
-		limit, limited, err := readRegion(filepath.Join(root, group, "dmem.max"), bus)
-		if err != nil || !limited {
-			if err != nil {
-				return Dmem{}, false, err
-			}
-			continue
-		}
-		current, known, err := readRegion(filepath.Join(root, group, "dmem.current"), bus)
-		if err != nil {
-			return Dmem{}, false, err
-		}
-		if d := (Dmem{group, limit, current}); known && (!ok || d.left() < least.left()) {
-			least, ok = d, true
-		}
+// ReadDmem returns the limit of the control group in a folder on the memory of a GPU, and what counts against it, in bytes. ok is false
+// without a limit. bus is the address of the GPU as NVML prints it. The files are those of Documentation/admin-guide/cgroup-v2.rst of
+// the kernel, "DMEM".
+func ReadDmem(folder, bus string) (most, charged uint64, ok bool, err error) {
+	if most, ok, err = readRegion(filepath.Join(folder, "dmem.max"), bus); ok {
+		charged, ok, err = readRegion(filepath.Join(folder, "dmem.current"), bus)
 	}
-	return least, ok, nil
+	return most, charged, ok, err
 }
 
 // readRegion returns the bytes of the GPU's memory in a file with lines such as "drm/0000:03:00.0/vram0 12550144". ok is false
 // without such a line, without the file, and if they are "max".
 func readRegion(file, bus string) (bytes uint64, ok bool, err error) {
-	f, err := os.Open(file)
+	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, false, nil // an old kernel, the root, or a group that is gone
-	}
-	if err != nil {
-		return 0, false, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxDmem))
-	if err != nil {
-		return 0, false, err
 	}
 	for line := range strings.Lines(string(text)) {
 		region, value, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -75,7 +41,7 @@ func readRegion(file, bus string) (bytes uint64, ok bool, err error) {
 		}
 		return bytes, true, nil
 	}
-	return 0, false, nil
+	return 0, false, err
 }
 
 // isMemoryOf reports whether a region such as drm/0000:03:00.0/vram0 is the memory of the GPU at an address. Other regions of a

@@ -10,55 +10,49 @@ import (
 	"testing"
 )
 
-// TestReadDmem reads control groups as the kernel shows them: /pods, /pods/a and /pods/a/main.
+// TestReadDmem reads a control group as the kernel shows it.
 func TestReadDmem(t *testing.T) {
 	const bus = "00000000:3B:00.0"
+	type limit struct {
+		most, charged uint64
+		ok            bool
+	}
 	for name, c := range map[string]struct {
-		files map[string]string
-		want  Dmem // the zero Dmem is none
-		err   string
+		most, current string
+		want          limit
+		err           string
 	}{
 		"no controller": {},
-		"no limit":      {files: map[string]string{"pods/a/main/dmem.max": "drm/0000:3b:00.0/vram0 max\n", "pods/a/main/dmem.current": "drm/0000:3b:00.0/vram0 5\n"}},
-		"its own": {
-			files: map[string]string{
-				"pods/a/main/dmem.max":     "drm/0000:1b:00.0/vram0 7\ndrm/0000:3b:00.0/stolen 8\ndrm/0000:3b:00.0/vram0 12550144\n",
-				"pods/a/main/dmem.current": "drm/0000:1b:00.0/vram0 1\ndrm/0000:3b:00.0/stolen 2\ndrm/0000:3b:00.0/vram0 4096\n",
-				"pods/a/dmem.max":          "drm/0000:3b:00.0/vram0 max\n",
-			},
-			want: Dmem{"/pods/a/main", 12550144, 4096},
+		"no limit":      {most: "drm/0000:3b:00.0/vram0 max\n", current: "drm/0000:3b:00.0/vram0 5\n"},
+		"among others": {
+			most:    "drm/0000:1b:00.0/vram0 7\ndrm/0000:3b:00.0/stolen 8\ndrm/0000:3b:00.0/vram0 12550144\n",
+			current: "drm/0000:1b:00.0/vram0 1\ndrm/0000:3b:00.0/stolen 2\ndrm/0000:3b:00.0/vram0 4096\n",
+			want:    limit{12550144, 4096, true},
 		},
-		"what the group above leaves is less": {
-			files: map[string]string{
-				"pods/a/main/dmem.max": "drm/0000:3b:00.0/vram0 100\n", "pods/a/main/dmem.current": "drm/0000:3b:00.0/vram0 10\n",
-				"pods/dmem.max": "drm/0000:3b:00.0/vram0 200\n", "pods/dmem.current": "drm/0000:3b:00.0/vram0 150\n",
-			},
-			want: Dmem{"/pods", 200, 150},
-		},
-		"more than the limit": {
-			files: map[string]string{"pods/a/main/dmem.max": "drm/0000:3b:00.0/vram0 100\n", "pods/a/main/dmem.current": "drm/0000:3b:00.0/vram0 110\n"},
-			want:  Dmem{"/pods/a/main", 100, 110},
-		},
-		"no number":      {files: map[string]string{"pods/a/main/dmem.max": "drm/0000:3b:00.0/vram0 many\n"}, err: `dmem.max: cannot read "many" as a number of bytes`},
-		"another GPU":    {files: map[string]string{"pods/a/main/dmem.max": "drm/0000:3c:00.0/vram0 100\n"}},
-		"another domain": {files: map[string]string{"pods/a/main/dmem.max": "drm/0001:3b:00.0/vram0 100\n"}},
+		"more than the limit":       {most: "drm/0000:3b:00.0/vram0 100\n", current: "drm/0000:3b:00.0/vram0 110\n", want: limit{100, 110, true}},
+		"nothing is charged":        {most: "drm/0000:3b:00.0/vram0 100\n", want: limit{most: 100}},
+		"no number":                 {most: "drm/0000:3b:00.0/vram0 many\n", err: `dmem.max: cannot read "many" as a number of bytes`},
+		"what is charged is no one": {most: "drm/0000:3b:00.0/vram0 100\n", current: "drm/0000:3b:00.0/vram0\n", want: limit{most: 100}, err: `dmem.current: cannot read "" as`},
+		"another GPU":               {most: "drm/0000:3c:00.0/vram0 100\n"},
+		"another domain":            {most: "drm/0001:3b:00.0/vram0 100\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			root := t.TempDir()
-			for file, text := range c.files {
-				path := filepath.Join(root, file)
-				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			folder := t.TempDir()
+			for file, text := range map[string]string{"dmem.max": c.most, "dmem.current": c.current} {
+				if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); text != "" && err != nil {
 					t.Fatal(err)
 				}
 			}
-			got, ok, err := ReadDmem(root, "/pods/a/main", bus)
-			if got != c.want || ok != (c.want != Dmem{}) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-				t.Errorf("%+v %v %v, want %+v %q", got, ok, err, c.want, c.err)
+			var got limit
+			var err error
+			got.most, got.charged, got.ok, err = ReadDmem(folder, bus)
+			if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%+v %v, want %+v %q", got, err, c.want, c.err)
 			}
 		})
+	}
+	if _, _, ok, err := ReadDmem(filepath.Join(t.TempDir(), "gone"), bus); ok || err != nil {
+		t.Errorf("a group that is gone: %v %v", ok, err)
 	}
 }
 

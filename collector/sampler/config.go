@@ -64,7 +64,6 @@ type Owners interface {
 	Await(ctx context.Context, id gpu.ProcessID) (owner *gpu.Owner, done bool)
 	Holders(ctx context.Context) ([]DeviceHolder, error)
 	Allotments(ctx context.Context) ([]workload.Allotment, error)
-	Limits(id gpu.ProcessID, on *gpu.Info) (limits []gpu.Limit, known bool, err error)
 	Unseen() workload.Unseen
 	Jobs() (workload.Jobs, error)
 	Run(ctx context.Context)

@@ -28,7 +28,6 @@ const jobsInterval = time.Second
 type host struct {
 	pci        gpu.Opt[int]
 	holders    []DeviceHolder
-	limits     map[string]map[gpu.ProcessID]toldLimits // of processes, by the UUID of the GPU
 	allotments []workload.Allotment
 	// walked says that the owners were asked, failed that a part of that failed, and took how long it took.
 	walked, failed bool
@@ -79,11 +78,10 @@ func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 	var held, allotted error
 	now.holders, held = s.cfg.Owners.Holders(ctx)
 	now.allotments, allotted = s.cfg.Owners.Allotments(ctx)
-	limited := s.askLimits(now)
 	if ctx.Err() != nil {
 		return
 	}
-	failed := c.about("cannot read all limits on GPU memory", limited)
+	failed := c.about("cannot read all limits on GPU memory", s.unusableLimit())
 	failed = c.about("cannot see who holds the device files", held) || failed
 	failed = c.about("cannot ask the kubelet which pods have GPUs", allotted) || failed
 	// A missing right is logged, and is no failure.
@@ -96,6 +94,16 @@ func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 	now.overdue = unseen.Overdue
 	now.walked, now.failed, now.took = true, failed || now.overdue > 0, time.Since(began)
 	s.logHidden(now, c, unseen)
+}
+
+// unusableLimit says why a limit of the last samples bounds nothing; nil if all do.
+func (s *Sampler) unusableLimit() (err error) {
+	for _, l := range s.shared.Load().loops {
+		if p := l.published.Load(); p != nil {
+			err = cmp.Or(err, p.unusable)
+		}
+	}
+	return err
 }
 
 // What a missing right hides is absent, and logged once. It is no failure.

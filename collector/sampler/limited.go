@@ -5,7 +5,6 @@ package sampler
 
 import (
 	"cmp"
-	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -18,46 +17,6 @@ import (
 // mostLimited bounds how many limits of a GPU are judged: as many as a GPU can be shared by. As many again are remembered, because a
 // program may start again.
 const mostLimited = 64
-
-// askLimits fills in the limits of the processes on the GPUs.
-func (s *Sampler) askLimits(now *host) (err error) {
-	now.limits = map[string]map[gpu.ProcessID]toldLimits{}
-	for _, l := range s.shared.Load().loops {
-		last := l.published.Load()
-		if last == nil || !last.Up {
-			continue
-		}
-		of := map[gpu.ProcessID]toldLimits{}
-		now.limits[l.info.UUID] = of
-		for i := range last.Processes {
-			id := last.Processes[i].ID
-			limits, known, failed := s.cfg.Owners.Limits(id, &l.info)
-			of[id], err = toldLimits{limits, known}, cmp.Or(err, failed)
-			if len(bounding(limits, last.Memory)) < len(limits) {
-				err = cmp.Or(err, errNoLimit)
-			}
-		}
-	}
-	return err
-}
-
-// toldLimits are the limits of a process, as Owners.Limits returns them. The zero value is of one that was not there when it was asked.
-type toldLimits struct {
-	list  []gpu.Limit
-	known bool
-}
-
-// limitsOn returns what knows the limits of processes on a GPU.
-func (s *Sampler) limitsOn(uuid string) func(gpu.ProcessID) toldLimits {
-	return func(id gpu.ProcessID) toldLimits { return s.host.Load().limits[uuid][id] }
-}
-
-var errNoLimit = errors.New("a limit of 0 or above the memory of the GPU is none")
-
-// bounding returns the limits that bound something on a GPU.
-func bounding(limits []gpu.Limit, m gpu.Memory) []gpu.Limit {
-	return slices.DeleteFunc(slices.Clone(limits), func(x gpu.Limit) bool { return x.Bytes == 0 || m.Total.OK && x.Bytes > m.Total.V })
-}
 
 // limits returns the limits of a sample, and those that are vacant.
 func (l *loop) limits(sample *gpu.Sample) []MemoryState {

@@ -4,7 +4,6 @@
 package sampler
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -136,37 +135,42 @@ func TestLimitIsRestored(t *testing.T) {
 	}
 }
 
-// TestLimitsAreAsked has limits come from the host. What cannot be read, or bounds nothing, is said once.
-func TestLimitsAreAsked(t *testing.T) {
-	type reading struct {
-		limits []gpu.Limit
-		err    error
-	}
-	var now atomic.Pointer[reading]
-	now.Store(&reading{})
-	o := &owners{limits: func() ([]gpu.Limit, error) { r := now.Load(); return r.limits, r.err }}
-	d := newGPU(0, flat(5<<30, process(1, 1<<30), process(2, 1<<30)))
-	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, out *lines) {
-		for text, then := range map[string]reading{
-			"":                    {limits: []gpu.Limit{dmem(16)}},
-			"no rights":           {err: errors.New("no rights")},
-			"a limit of 0 or abo": {limits: []gpu.Limit{dmem(0)}},
+// TestUnusableLimits has limits that cannot be read, or bound nothing: that is said once, and fails nothing else.
+func TestUnusableLimits(t *testing.T) {
+	var now atomic.Pointer[gpu.Limit]
+	usable := dmem(16)
+	now.Store(&usable)
+	d := newGPU(0, func(n int) (gpu.Sample, error) {
+		one, two := process(1, 1<<30), process(2, 1<<30)
+		one.Limits, two.Limits = []gpu.Limit{*now.Load()}, []gpu.Limit{*now.Load()}
+		return flat(5<<30, one, two)(n)
+	})
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = &owners{} }, func(s *Sampler, out *lines) {
+		for text, then := range map[string]gpu.Limit{
+			"no rights":           {Source: gpu.LimitDmem, Of: "/pods/a/main", Problem: "no rights"},
+			"a limit of 0 or abo": dmem(0),
 		} {
-			now.Store(&reading{limits: []gpu.Limit{dmem(16)}})
+			now.Store(&usable)
 			after(5 * time.Minute)
-			if got := s.State().Devices[0]; len(got.Limited) != 1 || got.Limited[0].Memory.Used.V != 2<<30 {
-				t.Errorf("limits %+v", got.Limited)
+			if got := s.State(); len(got.Devices[0].Limited) != 1 || got.Devices[0].Limited[0].Memory.Used.V != 2<<30 || out.count(text) != 0 || !works(got, "workload") {
+				t.Errorf("limits %+v", got.Devices[0].Limited)
 			}
 			now.Store(&then)
 			after(5 * time.Minute)
-			if got := len(s.State().Devices[0].Limited); text != "" && (got != 0 || out.count(text) != 1) {
-				t.Errorf("%s: %d limits, said %d times", text, got, out.count(text))
+			got := s.State()
+			if n := len(got.Devices[0].Limited); n != 0 || out.count(text) != 1 || works(got, "workload") || len(got.Devices[0].Processes) != 2 {
+				t.Errorf("%s: %d limits, said %d times", text, n, out.count(text))
 			}
 		}
 		if out.count(fmt.Sprintf("msg=%q", "cannot read all limits on GPU memory")) != 2 {
 			t.Error("not both troubles are said")
 		}
 	})
+}
+
+// works reports whether the last reading of a group succeeded.
+func works(s *State, group string) bool {
+	return slices.ContainsFunc(s.Collectors, func(f FamilyState) bool { return f.Name == group && f.Success })
 }
 
 // run judges samples of others every 10 s.
@@ -393,29 +397,40 @@ func TestLimitsOfAPod(t *testing.T) {
 	}
 }
 
-// TestLimitsBeforeTheFirstAnswer has the limits of before a restart until the files are read again, and the container runtime has
-// answered.
+// TestLimitsBeforeTheFirstAnswer has the pod and the limits of before a restart until the container runtime has answered.
 func TestLimitsBeforeTheFirstAnswer(t *testing.T) {
-	var told toldLimits
-	table := newProcessTable(Config{Owners: &owners{}}, "0", func() *jobsState { return nil }, func(gpu.ProcessID) toldLimits { return told })
-	hami := gpu.Limit{Source: gpu.LimitHAMi, Of: "ml/a/main", Bytes: 20 << 30}
-	table.entries[processKey{id: gpu.ProcessID{PID: 7, Start: 1}}] = &processEntry{owner: &gpu.Owner{}, limits: []gpu.Limit{dmem(16), hami}}
+	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	var answer gpu.Owner
+	done := false
+	table := newProcessTable(Config{Owners: &owners{owner: func(gpu.ProcessID) (*gpu.Owner, bool) { return &answer, done }}}, "GPU-0", "0", func() *jobsState { return nil })
+	known := gpu.Owner{Namespace: "ml", Pod: "a", Container: "main", Variables: "CUDA_DEVICE_MEMORY_LIMIT=20g"}
+	table.entries[processKey{id: gpu.ProcessID{PID: 7, Start: 1}}] = &processEntry{owner: &known}
 	s := sharedGPU{func(float64) float64 { return 4 }, 10, nil}
+	groups, hami := gpu.Limit{Source: gpu.LimitNVML, Of: "/pods/" + id, Bytes: 16 << 30}, gpu.Limit{Source: gpu.LimitHAMi, Of: "ml/a/main", Bytes: 20 << 30}
+	named := groups
+	named.Of = "ml/a/main"
+	located := known
+	located.ContainerID, located.Variables = id, "CUDA_DEVICE_MEMORY_LIMIT=30g"
+	hami30 := hami
+	hami30.Bytes = 30 << 30
 	for i, c := range []struct {
-		told toldLimits
-		want []gpu.Limit
+		answer gpu.Owner
+		done   bool
+		want   []gpu.Limit
 	}{
-		{toldLimits{}, []gpu.Limit{dmem(16), hami}},
-		{toldLimits{}, []gpu.Limit{dmem(16), hami}},
-		{toldLimits{[]gpu.Limit{dmem(8)}, false}, []gpu.Limit{dmem(8), hami}},
-		{toldLimits{[]gpu.Limit{dmem(8)}, false}, []gpu.Limit{dmem(8), hami}},
-		{toldLimits{[]gpu.Limit{dmem(8)}, true}, []gpu.Limit{dmem(8)}},
-		{toldLimits{nil, true}, nil},
-		{toldLimits{}, nil},
+		{answer: gpu.Owner{}, want: []gpu.Limit{groups}}, // nor is it known that it is in a container
+		{answer: gpu.Owner{ContainerID: id}, want: []gpu.Limit{named, hami}},
+		{answer: gpu.Owner{ContainerID: id}, want: []gpu.Limit{named, hami}},
+		{answer: located, done: true, want: []gpu.Limit{named, hami30}},
 	} {
-		told = c.told
+		answer, done = c.answer, c.done
 		sample := s.at(time.Duration(i) * time.Second)
+		p := &sample.Processes[0]
+		p.Owner, p.Limits = nil, []gpu.Limit{groups}
 		table.note(sample)
-		equal(t, sample.Processes[0].Limits, c.want, "sample %d", i)
+		equal(t, p.Limits, c.want, "sample %d", i)
+		if (p.Owner.Pod == "a") != (i > 0) {
+			t.Errorf("sample %d: %+v", i, p.Owner)
+		}
 	}
 }

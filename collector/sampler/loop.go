@@ -79,7 +79,7 @@ func newLoop(s *Sampler, d gpu.Device, info gpu.Info) *loop {
 	l := &loop{
 		sampler: s, device: d, info: info, done: make(chan struct{}), cancel: func() {}, xids: make(chan uint64, 16),
 		logger:   log.With(s.cfg.Logger, "gpu", info.IndexLabel(), "uuid", info.UUID),
-		progress: &progress{processes: newProcessTable(s.cfg, info.IndexLabel(), s.jobs.Load, s.limitsOn(info.UUID)), resolve: s.resolve.Load()},
+		progress: &progress{processes: newProcessTable(s.cfg, info.UUID, info.IndexLabel(), s.jobs.Load), resolve: s.resolve.Load()},
 	}
 	l.loop = l
 	l.memories = map[MemoryKey]*memory{wholeGPU: l.newMemory(MemoryState{})}
@@ -232,7 +232,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 		Info: l.info, Up: true, SampleTime: sample.Time,
 		MemoryState: MemoryState{Memory: sample.Memory, Owner: sample.Owner}, MIGEnabled: sample.MIGEnabled, Status: l.status,
 		Unattributed: unattributed(l.info, sample), ProcessesKnown: sample.ProcessesKnown, ProcessCount: len(sample.Processes),
-		unresolved: unresolved, readings: l.readings,
+		unresolved: unresolved, unusable: l.processes.unusable, readings: l.readings,
 	}
 	l.logBlind(sample)
 	if sample.Memory.Used.OK {

@@ -13,6 +13,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
+	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -30,15 +31,15 @@ const (
 // processTable remembers what samples do not tell of a process: its owner, whether it has series of its own, since when it idles.
 type processTable struct {
 	cfg Config
-	// index is that of the GPU. jobs returns the jobs of all GPUs; nil if nobody writes them down.
-	index string
-	jobs  func() *jobsState
-	// limits returns those of a process; nil if nobody reads limits.
-	limits func(gpu.ProcessID) toldLimits
+	// uuid and index are those of the GPU. jobs returns the jobs of all GPUs; nil if nobody writes them down.
+	uuid, index string
+	jobs        func() *jobsState
 	// entries are the processes of the last sample, and those that ended while the detector knows them.
 	entries map[processKey]*processEntry
 	begun   bool            // a sample has been noted
 	renamed bool            // the owner of a process has changed with the last sample
+	// unusable says why a limit of the last sample bounds nothing; nil if all do.
+	unusable error
 	rank    []*processEntry // scratch
 }
 
@@ -48,7 +49,7 @@ type processKey struct {
 	instance gpu.Opt[uint32]
 }
 
-// processEntry is a process. One from the state file has only an owner, busy and limits.
+// processEntry is a process. One from the state file has only an owner and busy.
 type processEntry struct {
 	listed      bool          // the last sample has it
 	first, seen time.Duration // first and last sample, on the source's clock; 0 none
@@ -67,22 +68,22 @@ type processEntry struct {
 	grows       detector.Inside
 	history     history // since it is shown
 	hour        incident.Hour
-	limits      []gpu.Limit        // as they were known last
+	before      *gpu.Owner         // of the state file; else nil
 	refusal     *allocator.Refusal // that was told last
 	curve       *Curve             // of history, as it was made last; nil if it is not drawn
 }
 
 var unknownOwner = &gpu.Owner{}
 
-func newProcessTable(cfg Config, index string, jobs func() *jobsState, limits func(gpu.ProcessID) toldLimits) processTable {
-	return processTable{cfg: cfg, index: index, jobs: jobs, limits: limits, entries: map[processKey]*processEntry{}}
+func newProcessTable(cfg Config, uuid, index string, jobs func() *jobsState) processTable {
+	return processTable{cfg: cfg, uuid: uuid, index: index, jobs: jobs, entries: map[processKey]*processEntry{}}
 }
 
 func keyOf(p *gpu.Process) processKey { return processKey{p.ID, p.Instance} }
 
 // note fills in the owners of the sample's processes. It returns how many could not be looked up.
 func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
-	t.renamed = false
+	t.renamed, t.unusable = false, nil
 	ctx, cancel := context.WithTimeout(context.Background(), ownersWithin)
 	defer cancel()
 	for i := range sample.Processes {
@@ -94,7 +95,7 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 		}
 		before := e.owner
 		if e.seen == 0 { // it is new, or from the state file
-			*e = processEntry{first: sample.T, busy: min(cmp.Or(e.busy, sample.T), sample.T), newcomer: t.begun, noted: time.Now(), limits: e.limits}
+			*e = processEntry{first: sample.T, busy: min(cmp.Or(e.busy, sample.T), sample.T), newcomer: t.begun, noted: time.Now(), before: e.owner}
 		}
 		if e.seen == sample.T {
 			sample.Processes[e.position].Limits = nil // it is listed twice, and counts once
@@ -121,23 +122,18 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 	return unresolved
 }
 
-// limit adds the limits of a process to those that the driver tells of its control group.
+// limit adds the limits of the process's container to those of its control groups, and leaves out those that bound nothing.
 func (t *processTable) limit(e *processEntry, p *gpu.Process, m gpu.Memory) {
-	p.Limits = slices.Clone(p.Limits) // they are the source's
-	for i := range p.Limits {
-		p.Limits[i].Of = e.owner.Bounded(p.Limits[i].Of)
-	}
-	if t.cfg.Owners != nil {
-		told := t.limits(p.ID)
-		if !told.known { // what was known before holds until then, maybe from an earlier exporter
-			told.list = append(slices.Clip(told.list), slices.DeleteFunc(slices.Clone(e.limits), func(old gpu.Limit) bool {
-				return slices.ContainsFunc(told.list, func(l gpu.Limit) bool { return l.Source == old.Source })
-			})...)
+	all := slices.Concat(p.Limits, workload.Limits(e.owner, t.uuid))
+	p.Limits = nil
+	for _, l := range all {
+		if err := l.Unusable(m); err != nil {
+			t.unusable = cmp.Or(t.unusable, err)
+			continue
 		}
-		e.limits = told.list
-		p.Limits = append(p.Limits, e.limits...)
+		l.Of = e.owner.Bounded(l.Of)
+		p.Limits = append(p.Limits, l)
 	}
-	p.Limits = bounding(p.Limits, m)
 }
 
 // bury forgets the processes that have ended, and that the detector does not know.
@@ -167,6 +163,11 @@ func (t *processTable) attribute(ctx context.Context, e *processEntry, p *gpu.Pr
 		e.owner, e.final = unknownOwner, true
 	default:
 		owner, done := t.lookUp(ctx, e, p.ID)
+		if before := e.before; before != nil && owner.ContainerID != "" && !done { // the container runtime has not answered yet
+			with := *owner
+			with.Namespace, with.Pod, with.Container, with.Variables = before.Namespace, before.Pod, before.Container, before.Variables
+			owner = &with
+		}
 		owner, done = t.addJob(e, p, owner, done)
 		if done || !e.shown {
 			e.owner, e.final = owner, done

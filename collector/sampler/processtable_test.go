@@ -14,7 +14,7 @@ import (
 // has been idle all the time, and is whose it was.
 func TestMissingForAMoment(t *testing.T) {
 	for _, waits := range []bool{true, false} {
-		table := newProcessTable(Config{}, "0", func() *jobsState { return nil }, nil)
+		table := newProcessTable(Config{}, "GPU-0", "0", func() *jobsState { return nil })
 		sample := func(at time.Duration, listed bool) {
 			s := &gpu.Sample{T: at, ProcessesKnown: true}
 			if listed {
@@ -39,14 +39,13 @@ func TestMissingForAMoment(t *testing.T) {
 	}
 }
 
-// TestLimitsJoin has the driver tell the limit of a group below a container, beside that which the kernel tells: both bound the container,
+// TestLimitsJoin has the driver tell the limit of a group below a container, beside that of its variables: both bound the container,
 // and the smaller holds. What the source has shared is left as it is.
 func TestLimitsJoin(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	owner := &gpu.Owner{Namespace: "ml", Pod: "a", Container: "main", ContainerID: id}
-	kernels := gpu.Limit{Source: gpu.LimitDmem, Of: "ml/a/main", Bytes: 30 << 30}
-	known := func(gpu.ProcessID) toldLimits { return toldLimits{[]gpu.Limit{kernels}, true} }
-	table := newProcessTable(Config{Owners: &owners{owner: func(gpu.ProcessID) (*gpu.Owner, bool) { return owner, true }}}, "0", func() *jobsState { return nil }, known)
+	owner := &gpu.Owner{Namespace: "ml", Pod: "a", Container: "main", ContainerID: id, Variables: "CUDA_DEVICE_MEMORY_LIMIT=30g"}
+	hami := gpu.Limit{Source: gpu.LimitHAMi, Of: "ml/a/main", Bytes: 30 << 30}
+	table := newProcessTable(Config{Owners: &owners{owner: func(gpu.ProcessID) (*gpu.Owner, bool) { return owner, true }}}, "GPU-0", "0", func() *jobsState { return nil })
 	drivers := []gpu.Limit{
 		{Source: gpu.LimitNVML, Of: "/kubepods/" + id + "/init", Bytes: 20 << 30}, {Source: gpu.LimitNVML, Of: "/kubepods", Bytes: 40 << 30}, {Source: gpu.LimitNVML, Of: "/"},
 	}
@@ -55,7 +54,7 @@ func TestLimitsJoin(t *testing.T) {
 		Processes: []gpu.Process{{ID: gpu.ProcessID{PID: 7, Start: 1}, Limits: drivers}},
 	}
 	table.note(sample)
-	want := []gpu.Limit{{Source: gpu.LimitNVML, Of: "ml/a/main", Bytes: 20 << 30}, {Source: gpu.LimitNVML, Of: "/kubepods", Bytes: 40 << 30}, kernels}
+	want := []gpu.Limit{{Source: gpu.LimitNVML, Of: "ml/a/main", Bytes: 20 << 30}, {Source: gpu.LimitNVML, Of: "/kubepods", Bytes: 40 << 30}, hami}
 	equal(t, sample.Processes[0].Limits, want, "limits")
 	equal(t, drivers[0].Of, "/kubepods/"+id+"/init", "what the source has")
 	list := limitsOf(sample)

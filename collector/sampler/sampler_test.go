@@ -714,7 +714,6 @@ type owners struct {
 	allotments func() ([]workload.Allotment, error)
 	jobs       func() (workload.Jobs, error)
 	unseen     func() (workload.Unseen, error)
-	limits     func() ([]gpu.Limit, error)
 	ended      func() (code gpu.Opt[int32], known bool)
 	secret     []byte
 }
@@ -750,11 +749,6 @@ func (o *owners) Allotments(context.Context) ([]workload.Allotment, error) {
 	return answer(o.allotments)
 }
 func (o *owners) Jobs() (workload.Jobs, error) { return answer(o.jobs) }
-
-func (o *owners) Limits(gpu.ProcessID, *gpu.Info) ([]gpu.Limit, bool, error) {
-	limits, err := answer(o.limits)
-	return limits, true, err
-}
 
 func (o *owners) Unseen() workload.Unseen {
 	u, _ := answer(o.unseen)

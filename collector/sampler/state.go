@@ -86,6 +86,7 @@ type DeviceState struct {
 	Allotments        []AllotmentState // ordered by instance and names
 
 	unresolved int           // processes that could not be looked up
+	unusable   error         // why a limit bounds nothing; nil if all do
 	readings   []FamilyState // how the last reading of each group went
 }
 

@@ -70,8 +70,7 @@ type processHistory struct {
 	Start    uint64          `json:"start"`
 	Instance gpu.Opt[uint32] `json:"gpu_instance,omitzero"`
 	gpu.Owner
-	Busy   time.Duration `json:"busy,omitempty"` // when it last computed, on the source's clock, ns
-	Limits []gpu.Limit   `json:"limits,omitempty"`
+	Busy time.Duration `json:"busy,omitempty"` // when it last computed, on the source's clock, ns
 }
 
 // write replaces the file by one that holds h. If the exporter is killed meanwhile, the old file or the new one is there.
@@ -236,7 +235,7 @@ func (l *loop) history() *deviceHistory {
 		h.Memories = append(h.Memories, memoryHistory{MemoryKey: key, Profile: m.Profile, Labels: m.Who, Domain: m.domain.Save(nil), Finding: m.finding})
 	}
 	for key, e := range l.processes.entries {
-		p := processHistory{PID: key.id.PID, Start: key.id.Start, Instance: key.instance, Owner: *e.owner, Busy: e.busy, Limits: e.limits}
+		p := processHistory{PID: key.id.PID, Start: key.id.Start, Instance: key.instance, Owner: *e.owner, Busy: e.busy}
 		p.Command, p.ContainerID, p.Runs = "", "", 0
 		h.Processes = append(h.Processes, p)
 	}
@@ -247,7 +246,7 @@ func (l *loop) history() *deviceHistory {
 func (l *loop) restore(h *deviceHistory) error {
 	for _, p := range h.Processes {
 		key := processKey{gpu.ProcessID{PID: p.PID, Start: p.Start}, p.Instance}
-		l.processes.entries[key] = &processEntry{owner: &p.Owner, busy: p.Busy, limits: p.Limits}
+		l.processes.entries[key] = &processEntry{owner: &p.Owner, busy: p.Busy}
 	}
 	memories := map[MemoryKey]*memory{}
 	for _, in := range h.Memories {

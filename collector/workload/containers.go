@@ -47,8 +47,8 @@ const (
 	maxImage = 512
 )
 
-// place is where a container is in Kubernetes, and the ID of its image.
-type place struct{ namespace, pod, container, image string }
+// place is where a container is in Kubernetes, the ID of its image, and the variables that limit its memory: see environment.
+type place struct{ namespace, pod, container, image, variables string }
 
 // containers finds the pod of a container. It asks the container runtime by the CRI, as the kubelet does, because only
 // the runtime knows all containers of the host, also those without an allotted GPU. Its methods may be called from
@@ -67,8 +67,6 @@ type containers struct {
 	// waiting are the containers that the next list is made for.
 	waiting map[string]bool
 	answers recent[string, place]
-	// variables are those that limit the memory of a container: see environment.
-	variables recent[string, string]
 	// err is why the last list failed, at that time.
 	err error
 	at  time.Time
@@ -83,7 +81,6 @@ func newContainers(sockets []string, given bool) *containers {
 		needed:    given,
 		waiting:   map[string]bool{},
 		answers:   newRecent[string, place](maxContainers),
-		variables: newRecent[string, string](maxContainers),
 	}
 	for _, s := range sockets {
 		c.sockets = append(c.sockets, strings.TrimPrefix(s, "unix://"))
@@ -105,14 +102,6 @@ func (c *containers) find(id string) (p place, done bool) {
 	}
 	c.answers.put(id, place{})
 	return place{}, true
-}
-
-// limits returns the variables of a container that limit its memory. It does not wait: while known is false, run asks for them.
-func (c *containers) limits(id string) (variables string, known bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	variables, known = c.variables.get(id)
-	return variables, known || !c.want(id)
 }
 
 // want has run ask for a container. It returns false if there is no runtime to ask. It needs c.mu.
@@ -203,19 +192,13 @@ func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 	if ctx.Err() != nil {
 		return true, ctx.Err() // the exporter stops: no problem of the runtime
 	}
-	if err := c.answered(waiting, socket, places, err); err != nil {
-		return true, err
-	}
-	for id := range waiting { // now that the place is known
-		variables := ""
-		if _, listed := places[id]; listed && socket != "" {
-			variables = environment(ctx, socket, id)
+	for id := range waiting {
+		if p, listed := places[id]; listed {
+			p.variables = environment(ctx, socket, id)
+			places[id] = p
 		}
-		c.mu.Lock()
-		c.variables.put(id, variables)
-		c.mu.Unlock()
 	}
-	return true, nil
+	return true, c.answered(waiting, socket, places, err)
 }
 
 // answered notes how a list went, and returns its error.
@@ -297,6 +280,15 @@ func placeOf(ctr *runtimeapi.Container) place {
 	}
 }
 
+// statusOf asks a runtime for all that it knows of a container.
+func statusOf(ctx context.Context, socket, id string) (answer *runtimeapi.ContainerStatusResponse, err error) {
+	err = withSocket(ctx, socket, func(ctx context.Context, client *grpc.ClientConn) error {
+		answer, err = runtimeapi.NewRuntimeServiceClient(client).ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true})
+		return err
+	})
+	return answer, err
+}
+
 // Ended returns the exit code of a container. known means that the answer is final. It is false while the container runs, and where
 // the runtime has not answered. A container that is forgotten, or whose runtime does not serve Kubernetes, has no code. Ended asks the
 // runtime, which may take seconds.
@@ -308,12 +300,8 @@ func (r *Resolver) Ended(ctx context.Context, containerID string) (code gpu.Opt[
 	there := present(sockets)
 	known = len(there) > 0 || !needed // or else the runtime restarts
 	for _, s := range there {
-		var is *runtimeapi.ContainerStatus
-		err := withSocket(ctx, s, func(ctx context.Context, client *grpc.ClientConn) error {
-			answer, err := runtimeapi.NewRuntimeServiceClient(client).ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: containerID})
-			is = answer.GetStatus()
-			return err
-		})
+		answer, err := statusOf(ctx, s, containerID)
+		is := answer.GetStatus()
 		switch {
 		case err == nil:
 			exited := is.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED

@@ -7,17 +7,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
-	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
 
-	"google.golang.org/grpc"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
 // The variables of a container that limit the memory of its GPUs, which visibleDevices lists. Source: the READMEs of HAMi-core, and
@@ -28,28 +23,43 @@ const (
 	mpsLimit       = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 )
 
-// Limits returns the limits on the memory of a GPU that hold for a process. known is false while there may be more: the process was not
-// looked up yet, or the container runtime has not answered. The error says which limit could not be read. Those that could be are there
-// all the same.
-func (r *Resolver) Limits(id gpu.ProcessID, on *gpu.Info) (limits []gpu.Limit, known bool, err error) {
-	a := r.recall(id)
-	known = a.done // before, its container may have no name
-	if a.owner.ContainerID != "" && a.done {
-		var variables string
-		variables, known = r.containers.limits(a.owner.ContainerID)
-		limits = limitsIn(variables, a.owner.Bounded(a.owner.ContainerID), on.UUID)
+// Limits returns the limits on the memory of a GPU that the variables of the owner's container set: HAMi's on all of its processes,
+// that of MPS on each.
+func Limits(o *gpu.Owner, uuid string) (limits []gpu.Limit) {
+	if o.Variables == "" {
+		return nil
 	}
-	if a.group == "" || r.cfg.CgroupFS == "" {
-		return limits, known, nil
+	values := map[string]string{}
+	for line := range strings.Lines(o.Variables) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		values[name] = value
 	}
-	d, ok, err := hostfs.ReadDmem(r.cfg.CgroupFS, a.group, on.PCIBusID)
-	if err != nil {
-		return limits, known, fmt.Errorf("reading the limit of a control group: %w", err)
+	number := strconv.Itoa(slices.Index(strings.Split(values[visibleDevices], ","), uuid)) // -1 is none
+	if bytes := parseLimit(cmp.Or(values[hamiLimit+"_"+number], values[hamiLimit])); bytes > 0 {
+		limits = append(limits, gpu.Limit{Source: gpu.LimitHAMi, Of: o.Bounded(o.ContainerID), Bytes: bytes})
 	}
-	if ok {
-		limits = append(limits, gpu.Limit{Source: gpu.LimitDmem, Of: a.owner.Bounded(d.Group), Bytes: d.Max, Charged: gpu.Some(d.Current)})
+	for part := range strings.SplitSeq(values[mpsLimit], ",") {
+		device, size, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if bytes := parseLimit(size); bytes > 0 && device == number {
+			limits = append(limits, gpu.Limit{Source: gpu.LimitMPS, Bytes: bytes})
+		}
 	}
-	return limits, known, nil
+	return limits
+}
+
+// units are those of sizes, in lower case.
+var units = map[string]uint64{"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+// parseLimit reads a size such as 3000m, 20G or 512MB. 0 is no limit, and what it is for other texts.
+func parseLimit(text string) uint64 {
+	text = strings.TrimSuffix(strings.ToLower(text), "b")
+	digits := strings.TrimRight(text, "kmg")
+	n, err := strconv.ParseUint(digits, 10, 64)
+	over, bytes := bits.Mul64(n, units[text[len(digits):]])
+	if err != nil || over > 0 {
+		return 0
+	}
+	return bytes
 }
 
 // environment returns the lines NAME=VALUE of the variables above, out of the specification of a container; "" if the runtime does not
@@ -60,55 +70,12 @@ func environment(ctx context.Context, socket, containerID string) string {
 			Process struct{ Env []string }
 		}
 	}
-	err := withSocket(ctx, socket, func(ctx context.Context, client *grpc.ClientConn) error {
-		answer, err := runtimeapi.NewRuntimeServiceClient(client).ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: containerID, Verbose: true})
-		if err != nil {
-			return err
-		}
-		return json.Unmarshal([]byte(answer.GetInfo()["info"]), &spec) // that of containerd and of CRI-O
-	})
-	if err != nil {
+	answer, err := statusOf(ctx, socket, containerID)
+	if err != nil || json.Unmarshal([]byte(answer.GetInfo()["info"]), &spec) != nil { // that of containerd and of CRI-O
 		return ""
 	}
 	return strings.Join(slices.DeleteFunc(spec.RuntimeSpec.Process.Env, func(v string) bool {
 		name, value, _ := strings.Cut(v, "=")
 		return len(value) > maxCommand || name != visibleDevices && name != mpsLimit && !strings.HasPrefix(name, hamiLimit)
 	}), "\n")
-}
-
-// limitsIn returns the limits that variables of a container set on a GPU: HAMi's on all of its processes, that of MPS on each.
-func limitsIn(variables, of, uuid string) (limits []gpu.Limit) {
-	values := map[string]string{}
-	for line := range strings.Lines(variables) {
-		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
-		values[name] = value
-	}
-	number := strconv.Itoa(slices.Index(strings.Split(values[visibleDevices], ","), uuid)) // -1 is none
-	if bytes, ok := parseLimit(cmp.Or(values[hamiLimit+"_"+number], values[hamiLimit])); ok {
-		limits = append(limits, gpu.Limit{Source: gpu.LimitHAMi, Of: of, Bytes: bytes})
-	}
-	for part := range strings.SplitSeq(values[mpsLimit], ",") {
-		device, size, _ := strings.Cut(strings.TrimSpace(part), "=")
-		if bytes, ok := parseLimit(size); ok && device == number {
-			limits = append(limits, gpu.Limit{Source: gpu.LimitMPS, Bytes: bytes})
-		}
-	}
-	return limits
-}
-
-// parseLimit reads a size such as 3000m, 20G or 512MB, whose units are powers of 1,024. 0 is no limit.
-func parseLimit(text string) (bytes uint64, ok bool) {
-	number := strings.TrimRight(strings.ToLower(text), "b")
-	unit := strings.IndexAny("kmg", number[max(0, len(number)-1):]) + 1
-	if number == "" {
-		return 0, false
-	}
-	if unit > 0 {
-		number = number[:len(number)-1]
-	}
-	n, err := strconv.ParseUint(number, 10, 64)
-	if shift := 10 * unit; err == nil && n > 0 && n <= math.MaxUint64>>shift {
-		return n << shift, true
-	}
-	return 0, false
 }

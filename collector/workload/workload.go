@@ -66,8 +66,6 @@ type Config struct {
 	RuntimeSockets []string
 	// PodResourcesSocket is that of the kubelet's pod-resources API. "" is the usual one.
 	PodResourcesSocket string
-	// CgroupFS is where version 2 of control groups is mounted; "" leaves limits unread.
-	CgroupFS string
 	// JobMappingDir has a file for each GPU with the jobs on it, as for dcgm-exporter. "" is none.
 	JobMappingDir string
 }
@@ -93,7 +91,6 @@ type Resolver struct {
 // answer is what is known of a process. The owner is immutable.
 type answer struct {
 	owner *gpu.Owner
-	group string // of control groups; see hostfs.Placement
 	read  bool   // procfs has nothing more
 	done  bool   // the runtime has nothing more either
 	// program waits for the image of the container. It has no name if there is nothing to wait for.
@@ -153,7 +150,7 @@ func (r *Resolver) Lacking() []string {
 	}
 	// The first process is outside of the exporter's own cgroup namespace, if there is one.
 	first, err := os.ReadFile(filepath.Join(r.path(1), "cgroup"))
-	if in := string(first); err == nil && r.cfg.CgroupFS != "" && strings.Contains(in, "::/..") {
+	if in := string(first); err == nil && strings.Contains(in, "::/..") {
 		lacking = append(lacking, "the exporter has a cgroup namespace of its own: limits on GPU memory of control groups (nvml, dmem) are not read; in a container, it takes privileged or the cgroup namespace of the host")
 	}
 	return lacking
@@ -238,7 +235,7 @@ func (r *Resolver) locate(a answer) answer {
 		return a
 	}
 	located := *a.owner
-	located.Namespace, located.Pod, located.Container = at.namespace, at.pod, at.container
+	located.Namespace, located.Pod, located.Container, located.Variables = at.namespace, at.pod, at.container, at.variables
 	if toName {
 		a.program.Image = at.image
 		located.Runs = a.program.Hash(r.cfg.Secret)
@@ -302,7 +299,7 @@ func (r *Resolver) look(id gpu.ProcessID) answer {
 	if noUser == nil {
 		o.User = label(r.users.name(uid), maxLabel)
 	}
-	a := answer{owner: o, group: in.Group, read: true}
+	a := answer{owner: o, read: true}
 	if r.cfg.Secret != nil && o.Process != "" {
 		a.program = r.identify(s, name, args)
 	}

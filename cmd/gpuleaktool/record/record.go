@@ -275,8 +275,7 @@ func (r *recorder) loop(ctx context.Context, d gpu.Device) {
 			slow = elapsed + r.source.SlowInterval
 			status = r.status(ctx, d)
 		}
-		info := d.Info()
-		r.attribute(&info, &s)
+		r.attribute(d.Info().UUID, &s)
 		if err := r.file.write(d.Info(), s, status); err != nil {
 			r.fail(err)
 			return
@@ -284,8 +283,8 @@ func (r *recorder) loop(ctx context.Context, d gpu.Device) {
 	}
 }
 
-// attribute says of each process whose it is, what limits it, and what its allocator holds.
-func (r *recorder) attribute(info *gpu.Info, s *gpu.Sample) {
+// attribute says of each process whose it is, and what its allocator holds.
+func (r *recorder) attribute(uuid string, s *gpu.Sample) {
 	if r.owners == nil {
 		return
 	}
@@ -297,11 +296,9 @@ func (r *recorder) attribute(info *gpu.Info, s *gpu.Sample) {
 		if p.Owner == nil {
 			p.Owner, _ = r.owners.Await(ctx, p.ID)
 		}
-		limits, _, _ := r.owners.Limits(p.ID, info)
-		p.Limits = append(slices.Clip(p.Limits), limits...)
 	}
 	if r.allocators != nil {
-		allocator.Attribute(r.allocators.Of, info.UUID, s)
+		allocator.Attribute(r.allocators.Of, uuid, s)
 	}
 }
 

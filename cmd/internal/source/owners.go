@@ -7,7 +7,6 @@ package source
 
 import (
 	"fmt"
-	"path/filepath"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
@@ -20,9 +19,6 @@ type OwnersConfig = workload.Config
 // that of the source.
 func Owners(c Config, w OwnersConfig) (*workload.Resolver, error) {
 	w.ProcFS = c.ProcFS
-	if c.SysFS != "" {
-		w.CgroupFS = filepath.Join(c.SysFS, "fs/cgroup")
-	}
 	r, err := workload.New(w)
 	if err != nil {
 		return nil, fmt.Errorf("--path.procfs=%s: %w", c.ProcFS, err)
