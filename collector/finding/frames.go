@@ -36,25 +36,17 @@ func (f *Frames) Device(info gpu.Info, s *gpu.Sample) (frame *detector.Frame[gpu
 	return &f.frame, f.index
 }
 
-// Instance returns the same for a GPU instance of a GPU in MIG mode.
-func (f *Frames) Instance(info gpu.Info, s *gpu.Sample, in *gpu.Instance) (frame *detector.Frame[gpu.ProcessID], index []int) {
-	f.begin(s, in.Memory, info)
-	f.profile = in.Profile
+// Part returns the same for a memory of its own and the processes that it has: a GPU instance of that profile in MIG mode, or with
+// LimitProfile a limit.
+func (f *Frames) Part(info gpu.Info, s *gpu.Sample, m gpu.Memory, profile string, has func(*gpu.Process) bool) (frame *detector.Frame[gpu.ProcessID], index []int) {
+	f.begin(s, m, info)
+	if f.profile = profile; profile == LimitProfile {
+		f.frame.Capacity, f.frame.Complete = bytesValue(m.Capacity()), true // it holds on coherent memory, too
+	}
 	for i := range s.Processes {
-		if p := &s.Processes[i]; p.Instance == gpu.Some(in.ID) {
+		if p := &s.Processes[i]; has(p) {
 			f.add(p, i)
 		}
-	}
-	return &f.frame, f.index
-}
-
-// Limited returns the same for the processes at some positions of s.Processes, which have a limit on their memory.
-func (f *Frames) Limited(info gpu.Info, s *gpu.Sample, m gpu.Memory, positions []int) (frame *detector.Frame[gpu.ProcessID], index []int) {
-	f.begin(s, m, info)
-	f.frame.Capacity, f.frame.Complete = bytesValue(m.Capacity()), true // it holds on coherent memory, too
-	f.profile = LimitProfile
-	for _, i := range positions {
-		f.add(&s.Processes[i], i)
 	}
 	return &f.frame, f.index
 }

@@ -67,19 +67,28 @@ func TestFrameSaysWhatIsNotKnown(t *testing.T) {
 	}
 }
 
-func TestFramesOfGPUInstances(t *testing.T) {
+// TestFramesOfParts has the frames of GPU instances, and of a limit, which holds on coherent memory, too.
+func TestFramesOfParts(t *testing.T) {
 	s := frameSample()
 	s.Instances = []gpu.Instance{{ID: 1, Memory: gpu.Memory{Total: gpu.Some(uint64(50)), Used: gpu.Some(uint64(40))}}, {ID: 2}}
 	var f Frames
 	if frame, _ := f.Device(gpu.Info{}, s); len(frame.Members) != 0 || frame.Capacity.OK || frame.Complete || !frame.Used.OK {
 		t.Errorf("the GPU as a whole: %+v", frame)
 	}
-	frame, index := f.Instance(gpu.Info{}, s, &s.Instances[0])
+	on := func(id uint32) func(*gpu.Process) bool {
+		return func(p *gpu.Process) bool { return p.Instance == gpu.Some(id) }
+	}
+	frame, index := f.Part(gpu.Info{}, s, s.Instances[0].Memory, "", on(1))
 	if len(frame.Members) != 1 || index[0] != 1 || frame.Members[0].Key.PID != 2 || frame.Capacity != detector.Of(50) || frame.Used != detector.Of(40) {
 		t.Errorf("instance 1: %+v at %v", frame, index)
 	}
-	if frame, index = f.Instance(gpu.Info{}, s, &s.Instances[1]); len(frame.Members) != 1 || index[0] != 2 || frame.Used.OK {
+	if frame, index = f.Part(gpu.Info{}, s, s.Instances[1].Memory, "", on(2)); len(frame.Members) != 1 || index[0] != 2 || frame.Used.OK {
 		t.Errorf("instance 2: %+v at %v", frame, index)
+	}
+	for profile, is := range map[string]bool{"1g": false, LimitProfile: true} {
+		if frame, _ = f.Part(gpu.Info{CoherentMemory: true}, s, s.Instances[0].Memory, profile, on(1)); frame.Complete != is || frame.Capacity.OK != is {
+			t.Errorf("coherent, %s: %+v", profile, frame)
+		}
 	}
 }
 

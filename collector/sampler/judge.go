@@ -62,13 +62,10 @@ func (l *loop) layOut(sample *gpu.Sample, state *DeviceState) {
 
 // frame returns what the detector sees of a memory, and for each member its position in the sample.
 func (l *loop) frame(d *Domain, sample *gpu.Sample) (frame *detector.Frame[gpu.ProcessID], index []int) {
-	switch {
-	case d.IsLimit():
-		return l.frames.Limited(l.info, sample, d.Memory, d.members)
-	case d.Instance.OK:
-		return l.frames.Instance(l.info, sample, &gpu.Instance{ID: d.Instance.V, Profile: d.Profile, Memory: d.Memory})
+	if d.MemoryKey == wholeGPU {
+		return l.frames.Device(l.info, sample)
 	}
-	return l.frames.Device(l.info, sample)
+	return l.frames.Part(l.info, sample, d.Memory, d.Profile, d.Has)
 }
 
 // unattributed returns the used memory that no process holds; absent where that is not known. If a process of the list cannot
@@ -195,16 +192,9 @@ func (l *loop) ended(x *detector.Exit[gpu.ProcessID], d *Domain) {
 		m.died = append(m.died, key)
 	}
 	if e != nil && e.seen > 0 {
-		profile := d.Profile
-		if d.IsLimit() {
-			profile = finding.LimitProfile
-		}
-		l.sampler.ends.add(finding.RunsOn(e.owner, l.info.Name, profile), e.owner.ContainerID, e.seen)
+		l.sampler.ends.add(finding.RunsOn(e.owner, l.info.Name, d.Profile), e.owner.ContainerID, e.seen)
 	}
-	if d.IsLimit() {
-		return // the rest is told of the GPU
-	}
-	if x.NearCapacity {
+	if x.NearCapacity && !d.IsLimit() { // that is told of the GPU
 		l.exits++
 	}
 }

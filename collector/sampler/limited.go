@@ -18,20 +18,24 @@ import (
 // program may start again.
 const mostLimited = 64
 
-// limits returns the limits of a sample, and those that are vacant.
+// limits returns the limits of a sample, and those that are vacant: their processes have ended, and the next program in them may die, too.
 func (l *loop) limits(sample *gpu.Sample) []MemoryState {
-	list := limitsOf(sample)
-	has := func(key MemoryKey) bool {
-		return slices.ContainsFunc(list, func(x MemoryState) bool { return x.MemoryKey == key })
-	}
-	if len(l.memories) > 2*mostLimited {
-		maps.DeleteFunc(l.memories, func(key MemoryKey, m *memory) bool { return key.IsLimit() && !has(key) && m.finding.Loop.Since == 0 })
+	list, vacant := limitsOf(sample), map[MemoryKey]*memory{}
+	full := len(l.memories) > 2*mostLimited
+	for key, m := range l.memories {
+		switch {
+		case !key.IsLimit() || slices.ContainsFunc(list, func(x MemoryState) bool { return x.MemoryKey == key }):
+		case full && m.finding.Loop.Since == 0:
+			delete(l.memories, key)
+		default:
+			vacant[key] = m
+		}
 	}
 	for i := range list {
 		x := &list[i]
 		m := l.memories[x.MemoryKey]
 		if m == nil {
-			m = l.inherited(x, has)
+			m = l.inherited(x, vacant)
 			l.memories[x.MemoryKey] = m
 		}
 		if len(m.Limits) > 0 && x.Limits[0] == m.Limits[0] {
@@ -45,24 +49,22 @@ func (l *loop) limits(sample *gpu.Sample) []MemoryState {
 	if !sample.ProcessesComplete {
 		return list
 	}
-	present := len(list)
-	for key, m := range l.memories {
-		if m.shown() && !has(key) {
-			m.vacate()
+	for _, m := range slices.SortedFunc(maps.Values(vacant), func(a, b *memory) int { return cmp.Or(cmp.Compare(a.Of, b.Of), cmp.Compare(a.ID.PID, b.ID.PID)) }) {
+		if m.shown() {
+			m.Memory = gpu.Memory{Total: m.Memory.Total, Used: nothing}
 			list = append(list, m.MemoryState)
 		}
 	}
-	slices.SortFunc(list[present:], func(a, b MemoryState) int { return cmp.Or(cmp.Compare(a.Of, b.Of), cmp.Compare(a.ID.PID, b.ID.PID)) })
 	return list
 }
 
 // inherited returns what is known of the memory that has a limit from now on: of a process, that of an ended one with the same labels
 // and limit. Its next life goes on there.
-func (l *loop) inherited(x *MemoryState, has func(MemoryKey) bool) *memory {
+func (l *loop) inherited(x *MemoryState, vacant map[MemoryKey]*memory) *memory {
 	var last *memory
-	for key, m := range l.memories {
-		vacant := key.IsLimit() && key.Of == "" && !has(key) && m.Who == x.Who && len(m.Limits) > 0
-		if x.Of == "" && vacant && m.Limits[0].Source == x.Limits[0].Source && m.Memory.Total == x.Memory.Total && (last == nil || m.ID.PID > last.ID.PID) {
+	for key, m := range vacant {
+		same := x.Of == "" && key.Of == "" && key.Instance == x.Instance && m.Who == x.Who && m.Memory.Total == x.Memory.Total
+		if same && (last == nil || key.ID.PID > last.ID.PID) {
 			last = m
 		}
 	}
@@ -70,6 +72,7 @@ func (l *loop) inherited(x *MemoryState, has func(MemoryKey) bool) *memory {
 		return l.newMemory(*x)
 	}
 	delete(l.memories, last.MemoryKey)
+	delete(vacant, last.MemoryKey)
 	return last
 }
 
@@ -78,22 +81,14 @@ func limitsOf(sample *gpu.Sample) (list []MemoryState) {
 	for i := range sample.Processes {
 		p := &sample.Processes[i]
 		for _, limit := range p.Limits {
-			key := MemoryKey{Instance: p.Instance, Of: limit.Of}
-			if limit.Of == "" {
-				key.ID = p.ID
-			}
+			key, who := keyIn(p, &limit), finding.Of(p.Owner)
 			at := slices.IndexFunc(list, func(x MemoryState) bool { return x.MemoryKey == key })
 			switch {
-			case at < 0 && len(list) == mostLimited:
-				continue
-			case at < 0:
-				list = append(list, MemoryState{MemoryKey: key, Who: finding.Of(p.Owner)})
-				at = len(list) - 1
-			}
-			x := &list[at]
-			x.Limits, x.Who = least(x.Limits, limit), x.Who.Common(finding.Of(p.Owner))
-			if !slices.Contains(x.members, i) {
-				x.members = append(x.members, i)
+			case at >= 0:
+				x := &list[at]
+				x.Limits, x.Who = append(x.Limits, limit), x.Who.Common(who)
+			case len(list) < mostLimited:
+				list = append(list, MemoryState{MemoryKey: key, Profile: finding.LimitProfile, Who: who, Limits: []gpu.Limit{limit}})
 			}
 		}
 	}
@@ -103,25 +98,29 @@ func limitsOf(sample *gpu.Sample) (list []MemoryState) {
 	return list
 }
 
-// least adds a limit to a list. Of each source the list has the smallest one.
-func least(list []gpu.Limit, limit gpu.Limit) []gpu.Limit {
-	at := slices.IndexFunc(list, func(l gpu.Limit) bool { return l.Source == limit.Source })
-	switch {
-	case at < 0:
-		return append(list, limit)
-	case limit.Bytes < list[at].Bytes:
-		list[at] = limit
+// keyIn names what a limit of a process bounds.
+func keyIn(p *gpu.Process, limit *gpu.Limit) MemoryKey {
+	key := MemoryKey{Instance: p.Instance, Of: limit.Of}
+	if limit.Of == "" {
+		key.ID = p.ID
 	}
-	return list
+	return key
+}
+
+// Has reports whether a process uses the memory.
+func (k *MemoryKey) Has(p *gpu.Process) bool {
+	return k.Instance == p.Instance && (!k.IsLimit() || slices.ContainsFunc(p.Limits, func(l gpu.Limit) bool { return keyIn(p, &l) == *k }))
 }
 
 // sum adds up the memory of the processes. What is charged beyond that, such as to others in a group above, is not theirs to use.
 func (x *MemoryState) sum(sample *gpu.Sample) {
-	slices.SortStableFunc(x.Limits, func(a, b gpu.Limit) int { return cmp.Compare(a.Bytes, b.Bytes) })
-	used := gpu.Some(uint64(0))
-	for _, i := range x.members {
-		p := sample.Processes[i].Used
-		used = gpu.Some(used.V + p.V).If(used.OK && p.OK)
+	slices.SortStableFunc(x.Limits, func(a, b gpu.Limit) int { return cmp.Or(cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Source, b.Source)) })
+	x.Limits = slices.CompactFunc(x.Limits, func(a, b gpu.Limit) bool { return a.Source == b.Source && a.Bytes == b.Bytes })
+	used := nothing
+	for i := range sample.Processes {
+		if p := &sample.Processes[i]; x.Has(p) {
+			used = gpu.Some(used.V + p.Used.V).If(used.OK && p.Used.OK)
+		}
 	}
 	limit := &x.Limits[0]
 	x.Memory = gpu.Memory{Total: gpu.Some(limit.Bytes), Used: used}
@@ -130,22 +129,13 @@ func (x *MemoryState) sum(sample *gpu.Sample) {
 	}
 }
 
-// Has reports whether a process uses the memory.
-func (k *MemoryKey) Has(p *gpu.Process) bool {
-	return k.Instance == p.Instance && (!k.IsLimit() || slices.ContainsFunc(p.Limits, func(l gpu.Limit) bool {
-		return l.Of == k.Of && (l.Of != "" || k.ID == p.ID)
-	}))
-}
+// nothing is what a vacant limit holds.
+var nothing = gpu.Some(uint64(0))
 
-// vacate leaves a limit without a process. The next program in it may die, too.
-func (x *MemoryState) vacate() {
-	x.members, x.Memory = nil, gpu.Memory{Total: x.Memory.Total, Used: gpu.Some(uint64(0))}
-}
-
-// shown reports whether a limit is in the state: it has a process, the last one has just ended, or processes in it ended again and
-// again.
+// shown reports whether a limit is in the state: something is used, its last process has just ended, or processes in it ended again and
+// again. One of the state file waits for its next process.
 func (m *memory) shown() bool {
-	return len(m.members) > 0 || len(m.Limits) > 0 && (m.domain.Lost() || len(m.died)+len(m.finding.Ends) > 0)
+	return len(m.Limits) > 0 && (m.Memory.Used != nothing || m.domain.Lost() || len(m.died)+len(m.finding.Ends) > 0)
 }
 
 // addLimits gives a pod or job the limits on all that it holds. That is there with one process, too.

@@ -36,11 +36,11 @@ type processTable struct {
 	jobs        func() *jobsState
 	// entries are the processes of the last sample, and those that ended while the detector knows them.
 	entries map[processKey]*processEntry
-	begun   bool            // a sample has been noted
-	renamed bool            // the owner of a process has changed with the last sample
+	begun   bool // a sample has been noted
+	renamed bool // the owner of a process has changed with the last sample
 	// unusable says why a limit of the last sample bounds nothing; nil if all do.
 	unusable error
-	rank    []*processEntry // scratch
+	rank     []*processEntry // scratch
 }
 
 // processKey names a process on a GPU or GPU instance. It may be on several.

@@ -111,7 +111,7 @@ func (k MemoryKey) IsLimit() bool { return k.Of != "" || k.ID != gpu.ProcessID{}
 // MemoryState is what is known of a memory of a GPU.
 type MemoryState struct {
 	MemoryKey
-	Profile string          // of a GPU instance
+	Profile string          // of a GPU instance; of a limit, finding.LimitProfile
 	Devices []gpu.MIGDevice // of a GPU instance
 	// Owner is the container that has the GPU or GPU instance, if the source says so; see gpu.Sample.Owner.
 	Owner *gpu.Owner
@@ -123,8 +123,6 @@ type MemoryState struct {
 	// ExitsNearCapacity and Unreleased of the GPU.
 	Judgement detector.Judgement[gpu.ProcessID]
 	Curve     *Curve // of the used memory; nil if there is none yet
-
-	members []int // of a limit: positions in the sample
 }
 
 // ProcessState is what is known of one process on a GPU.

@@ -668,8 +668,9 @@ func watch(t *testing.T, d gpu.Device, samples int, leaks func(p *gpu.Process, a
 			observe(whole, frame, index)
 		}
 		for i := range s.Instances {
-			frame, index := frames.Instance(d.Info(), &s, &s.Instances[i])
-			observe(s.Instances[i].ID, frame, index)
+			in := &s.Instances[i]
+			frame, index := frames.Part(d.Info(), &s, in.Memory, in.Profile, func(p *gpu.Process) bool { return p.Instance == gpu.Some(in.ID) })
+			observe(in.ID, frame, index)
 		}
 	}
 }

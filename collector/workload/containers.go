@@ -76,11 +76,11 @@ type containers struct {
 // exist and serve Kubernetes. Otherwise they are the usual places, and a host without any has no Kubernetes.
 func newContainers(sockets []string, given bool) *containers {
 	c := &containers{
-		wake:      make(chan struct{}, 1),
-		pause:     pause,
-		needed:    given,
-		waiting:   map[string]bool{},
-		answers:   newRecent[string, place](maxContainers),
+		wake:    make(chan struct{}, 1),
+		pause:   pause,
+		needed:  given,
+		waiting: map[string]bool{},
+		answers: newRecent[string, place](maxContainers),
 	}
 	for _, s := range sockets {
 		c.sockets = append(c.sockets, strings.TrimPrefix(s, "unix://"))

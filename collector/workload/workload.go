@@ -91,8 +91,8 @@ type Resolver struct {
 // answer is what is known of a process. The owner is immutable.
 type answer struct {
 	owner *gpu.Owner
-	read  bool   // procfs has nothing more
-	done  bool   // the runtime has nothing more either
+	read  bool // procfs has nothing more
+	done  bool // the runtime has nothing more either
 	// program waits for the image of the container. It has no name if there is nothing to wait for.
 	program gpu.Program
 }

@@ -93,7 +93,7 @@ func (o *ours) observe(s *gpu.Sample, in *gpu.Instance, _ gpu.Memory) error {
 	}
 	frame, _ := o.frames.Device(gpu.Info{}, s)
 	if in != nil {
-		frame, _ = o.frames.Instance(gpu.Info{}, s, in)
+		frame, _ = o.frames.Part(gpu.Info{}, s, in.Memory, in.Profile, func(p *gpu.Process) bool { return p.Instance == gpu.Some(in.ID) })
 	}
 	for i := range frame.Members {
 		m := &frame.Members[i]
