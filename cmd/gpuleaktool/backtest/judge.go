@@ -77,7 +77,7 @@ func (j *judge) add(m *history.Memory, s *gpu.Sample) (err error) {
 	for i := range s.Instances {
 		has.Instances = append(has.Instances, sampler.InstanceOf(&s.Instances[i]))
 	}
-	for _, d := range has.Domains() {
+	for d := range has.Domains() {
 		j.result(g, &d).add(s.T, d.Memory)
 	}
 	return nil
@@ -86,7 +86,7 @@ func (j *judge) add(m *history.Memory, s *gpu.Sample) (err error) {
 // judge judges the last sample of a GPU, for the step at time t. line says that the step has lines.
 func (j *judge) judge(g *judgedGPU, t time.Duration, line bool) {
 	state := g.offline.Judge(&g.sample)
-	for _, d := range state.Domains() {
+	for d := range state.Domains() {
 		r := j.result(g, &d)
 		if d.IsLimit() {
 			r.add(g.sample.T, d.Memory)

@@ -118,10 +118,11 @@ func TestMutedMemory(t *testing.T) {
 	v := detector.Verdict{Judged: true, Leak: true}
 	d := &sampler.DeviceState{Processes: []sampler.ProcessState{{Process: gpu.Process{Owner: &gpu.Owner{}}, Verdict: v}}}
 	d.Judgement.Device.Muted = true
-	if m := d.Domains()[0]; !leaks(&m) {
+	m := &sampler.Domain{MemoryState: &d.MemoryState, Device: d}
+	if !leaks(m) {
 		t.Error("it is none")
 	}
-	if d.Processes[0].Verdict.Leak = false; leaks(&d.Domains()[0]) {
+	if d.Processes[0].Verdict.Leak = false; leaks(m) {
 		t.Error("a memory leaks on which nothing does")
 	}
 }
