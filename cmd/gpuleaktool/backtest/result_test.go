@@ -38,7 +38,9 @@ func judged(t *testing.T, minutes int, used func(minute int) float64) *result {
 		if u == silent {
 			continue
 		}
-		testkit.Must(t, j.add(m, &s))
+		g, err := j.of(m)
+		testkit.Must(t, err)
+		j.add(g, &s)
 	}
 	return j.end()[0]
 }
