@@ -130,7 +130,7 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 	if l.slow {
 		l.makeCurves(state)
 	}
-	for _, d := range state.memories() {
+	for d := range state.memories() {
 		d.Curve = l.memories[d.MemoryKey].curve
 	}
 	for i := range state.Processes {
@@ -141,7 +141,7 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 
 // remember adds the samples to the histories.
 func (l *loop) remember(sample *gpu.Sample, state *DeviceState) {
-	for _, d := range state.memories() {
+	for d := range state.memories() {
 		m := l.memories[d.MemoryKey]
 		m.history.add(sample.T, d.Memory.Used, &d.Judgement.Device)
 		m.hour.Add(sample.T, d.Memory.Used)

@@ -36,7 +36,7 @@ func (l *findingLog) update(logger log.Logger, state *DeviceState) {
 	}
 	logger = log.With(logger, "at", log.TimestampFormat(state.SampleTime.UTC, time.RFC3339)) // formats it only if there is news
 	now := map[messageKey]finding.Message{}
-	for _, d := range state.Domains() {
+	for d := range state.Domains() {
 		l.domain(logger, &d, now)
 	}
 	for k, m := range l.known {

@@ -63,7 +63,7 @@ func (l *loop) tellDeaths(now *Domain, died []processKey) {
 // before returns a memory as it was at the last sample, or as it is now if that did not have it.
 func (l *loop) before(now *Domain) *Domain {
 	if last := l.published.Load(); last != nil && last.Up {
-		for _, d := range last.memories() {
+		for d := range last.memories() {
 			if d.MemoryKey == now.MemoryKey {
 				return &d
 			}
@@ -160,7 +160,7 @@ func (l *loop) tellRefusal(sample *gpu.Sample, in *DeviceState, p *gpu.Process, 
 	if !e.listed {
 		died = append(died, keyOf(p))
 	}
-	list := in.Domains()
+	list := slices.Collect(in.Domains())
 	on := slices.IndexFunc(list, func(d Domain) bool { return !d.IsLimit() && d.Has(p) })
 	if on < 0 {
 		return

@@ -6,6 +6,7 @@ package sampler
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -34,25 +35,30 @@ func (d *DeviceState) Name() string {
 }
 
 // Domains returns the memories of a GPU. In MIG mode these are only those of its instances: the GPU cannot run out of memory.
-func (d *DeviceState) Domains() []Domain {
-	list := d.memories()
-	if len(d.Instances) > 0 {
-		list = list[1:]
+func (d *DeviceState) Domains() iter.Seq[Domain] {
+	return func(yield func(Domain) bool) {
+		for m := range d.memories() {
+			if (m.MemoryKey != wholeGPU || len(d.Instances) == 0) && !yield(m) {
+				return
+			}
+		}
 	}
-	return list
 }
 
 // memories returns the memories of a GPU. The first one is that of the GPU, in MIG mode, too.
-func (d *DeviceState) memories() []Domain {
-	list := make([]Domain, 1, 1+len(d.Instances)+len(d.Limited))
-	list[0] = Domain{&d.MemoryState, d}
-	for i := range d.Instances {
-		list = append(list, Domain{&d.Instances[i], d})
+func (d *DeviceState) memories() iter.Seq[Domain] {
+	return func(yield func(Domain) bool) {
+		if !yield(Domain{&d.MemoryState, d}) {
+			return
+		}
+		for _, list := range [...][]MemoryState{d.Instances, d.Limited} {
+			for i := range list {
+				if !yield(Domain{&list[i], d}) {
+					return
+				}
+			}
+		}
 	}
-	for i := range d.Limited {
-		list = append(list, Domain{&d.Limited[i], d})
-	}
-	return list
 }
 
 // InstanceOf returns a GPU instance of which nothing more is known than its sample.
@@ -184,7 +190,7 @@ func (s *State) Report() *Report {
 			down++
 			continue
 		}
-		for _, m := range d.Domains() {
+		for m := range d.Domains() {
 			r.Say(&m, m.Messages()...)
 		}
 	}
@@ -208,7 +214,7 @@ func (s *State) calm() *Report {
 	}
 	judged, muted := 0, 0
 	for _, d := range s.Devices {
-		list := d.Domains()
+		list := slices.Collect(d.Domains())
 		switch {
 		case slices.ContainsFunc(list, func(m Domain) bool { return m.Judgement.Device.Judged }):
 			judged++

@@ -38,7 +38,9 @@ func judged(t *testing.T, minutes int, used func(minute int) float64) *result {
 		if u == silent {
 			continue
 		}
-		testkit.Must(t, j.add(m, &s))
+		g, err := j.of(m)
+		testkit.Must(t, err)
+		j.add(g, &s)
 	}
 	return j.end()[0]
 }
@@ -118,10 +120,11 @@ func TestMutedMemory(t *testing.T) {
 	v := detector.Verdict{Judged: true, Leak: true}
 	d := &sampler.DeviceState{Processes: []sampler.ProcessState{{Process: gpu.Process{Owner: &gpu.Owner{}}, Verdict: v}}}
 	d.Judgement.Device.Muted = true
-	if m := d.Domains()[0]; !leaks(&m) {
+	m := &sampler.Domain{MemoryState: &d.MemoryState, Device: d}
+	if !leaks(m) {
 		t.Error("it is none")
 	}
-	if d.Processes[0].Verdict.Leak = false; leaks(&d.Domains()[0]) {
+	if d.Processes[0].Verdict.Leak = false; leaks(m) {
 		t.Error("a memory leaks on which nothing does")
 	}
 }

@@ -89,7 +89,7 @@ func NewMemory(h *Config, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue(memoryValue)
 		for _, d := range h.State().Devices {
-			for _, m := range d.Domains() {
+			for m := range d.Domains() {
 				if nameOf(&m, nil) == name {
 					next.ServeHTTP(w, r)
 					return

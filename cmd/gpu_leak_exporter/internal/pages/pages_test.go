@@ -34,7 +34,7 @@ func testConfig(s *sampler.State, note string) *Config {
 func found(s *sampler.State) *sampler.State {
 	for _, d := range s.Devices {
 		d.Findings = nil
-		for _, m := range d.Domains() {
+		for m := range d.Domains() {
 			var memory finding.Memory
 			if v := &m.Judgement.Device; v.Leak && v.SecondsToOOM.Finite() != nil {
 				m.Judgement.Evidence = detector.EvidenceLeak

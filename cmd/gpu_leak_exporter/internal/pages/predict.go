@@ -40,7 +40,7 @@ func (h *Config) view(s *sampler.State, only string) *view {
 		if d.Up && d.Info.UnifiedMemory && !v.Only {
 			v.Notes = append(v.Notes, d.Name()+" has no memory of its own. What is shown is the memory of the host, and all its programs use it.")
 		}
-		for _, m := range d.Domains() {
+		for m := range d.Domains() {
 			if only == "" || only == nameOf(&m, nil) {
 				v.Cards = append(v.Cards, h.card(m, s.Time))
 			}

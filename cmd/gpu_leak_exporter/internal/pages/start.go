@@ -73,7 +73,7 @@ func (h *Config) counts(s *sampler.State) []verdictCount {
 			n[verdictCount{Class: "down", Verdict: finding.Unreadable}]++
 			continue
 		}
-		for _, m := range d.Domains() {
+		for m := range d.Domains() {
 			word := m.Word(s.Time, &h.Detector)
 			n[verdictCount{Class: classes[word], Verdict: word}]++
 		}

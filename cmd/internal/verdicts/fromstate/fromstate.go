@@ -101,7 +101,7 @@ func deviceOf(d *sampler.DeviceState, now time.Time, cfg *detector.Config) verdi
 
 // addMemories adds the verdicts on the memories of a GPU: its own, and those of its instances and limits.
 func addMemories(j *verdicts.Device, d *sampler.DeviceState, now time.Time, cfg *detector.Config) {
-	for _, m := range d.Domains() {
+	for m := range d.Domains() {
 		part := verdicts.Part{Labels: maps.Clone(j.Labels), Memory: MemoryOf(m.Memory), Domain: domainOf(&m, now, cfg)}
 		part.Labels["gpu_instance"] = sampler.InstanceID(m.Instance)
 		switch {
