@@ -7,15 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path"
-	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/collector/hostfs"
 )
 
 const (
@@ -152,44 +148,4 @@ func memoryOfV1(v nvml.Memory) gpu.Memory {
 func (r *reading) bar1() gpu.BAR1 {
 	v := get(r, "nvmlDeviceGetBAR1MemoryInfo", r.handle.GetBAR1MemoryInfo)
 	return gpu.BAR1{Total: bounded(v.V.Bar1Total).If(v.OK), Used: bounded(v.V.Bar1Used).If(v.OK)}
-}
-
-// memoryLimits keeps the limits of control groups until they are asked for again.
-type memoryLimits struct {
-	asked time.Duration
-	of    map[string][]gpu.Limit // by the path of the group
-}
-
-// limits returns the limits of a control group and of those above it on the memory of the GPU, as the driver and the kernel tell them.
-// It asks every SlowInterval, and at once for a group that is new. What cannot be read harms nothing else.
-func (r *reading) limits(group string, at time.Duration) []gpu.Limit {
-	kept, cfg := &r.device.processes.limits, &r.device.source.cfg
-	if at-kept.asked >= cfg.SlowInterval-cfg.Interval/2 {
-		*kept = memoryLimits{at, map[string][]gpu.Limit{}}
-	}
-	limits, known := kept.of[group]
-	if known || len(group) < 2 {
-		return limits
-	}
-	folder := filepath.Join(cfg.SysFS, "fs/cgroup", group)
-	var drivers gpu.Opt[nvml.MemoryLimits_v1]
-	r.aside(func() {
-		// The driver opens the folder, which may be gone with its last process, or hidden from the exporter.
-		drivers = get(r, "nvmlDeviceGetMemoryLimits_v1", func() (nvml.MemoryLimits_v1, nvml.Return) {
-			return r.handle.GetMemoryLimits_v1(folder)
-		}, nvml.ERROR_OPERATING_SYSTEM)
-	})
-	if most := bounded(drivers.V.HardLimit); drivers.OK && most.OK { // all ones are none
-		limits = append(limits, gpu.Limit{Source: gpu.LimitNVML, Of: group, Bytes: most.V, Charged: bounded(drivers.V.CurrentUsed)})
-	}
-	most, charged, ok, err := hostfs.ReadDmem(folder, r.device.info.PCIBusID)
-	switch {
-	case err != nil:
-		limits = append(limits, gpu.Limit{Source: gpu.LimitDmem, Of: group, Problem: "reading the limit of a control group: " + err.Error()})
-	case ok:
-		limits = append(limits, gpu.Limit{Source: gpu.LimitDmem, Of: group, Bytes: most, Charged: gpu.Some(charged)})
-	}
-	limits = append(limits, r.limits(path.Dir(group), at)...)
-	kept.of[group] = limits
-	return limits
 }

@@ -5,12 +5,7 @@ package nvml
 
 import (
 	"math"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
-	"time"
-	"unsafe"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -140,73 +135,5 @@ func TestFieldWidth(t *testing.T) {
 	equal(t, kib(gpu.Some[uint64](3)), gpu.Some[uint64](3072), "3 KiB")
 	if got := kib(gpu.Some[uint64](1 << 60)); got.OK {
 		t.Errorf("2^60 KiB: %v, want absent", got)
-	}
-}
-
-// TestLimitsOfGroups asks the driver for the limits of a process's group and of those above it, and the kernel for theirs.
-func TestLimitsOfGroups(t *testing.T) {
-	const call, pod, ctr, region = "nvmlDeviceGetMemoryLimits_v1", "/pods/a", "/pods/a/main", "drm/0000:3b:00.0/vram0 "
-	drivers := func(of string, bytes uint64) gpu.Limit {
-		return gpu.Limit{Source: gpu.LimitNVML, Of: of, Bytes: bytes, Charged: gpu.Some(uint64(1 << 20))}
-	}
-	kernels := func(of string) gpu.Limit {
-		return gpu.Limit{Source: gpu.LimitDmem, Of: of, Bytes: 4096, Charged: gpu.Some(uint64(1024))}
-	}
-	for name, c := range map[string]struct {
-		group         string
-		limits        map[string]uint64
-		files         map[string]string
-		code          nvml.Return
-		old           bool
-		want          []gpu.Limit
-		calls, errors int
-	}{
-		"its own and above": {group: ctr, limits: map[string]uint64{ctr: 20 << 30, pod: 30 << 30}, want: []gpu.Limit{drivers(ctr, 20<<30), drivers(pod, 30<<30)}, calls: 3},
-		"that above":        {group: ctr, limits: map[string]uint64{ctr: math.MaxUint64, pod: 30 << 30}, want: []gpu.Limit{drivers(pod, 30<<30)}, calls: 3},
-		"none":              {group: ctr, calls: 3},
-		"hidden folders":    {group: ctr, limits: map[string]uint64{ctr: 20 << 30}, code: nvml.ERROR_OPERATING_SYSTEM, calls: 3},
-		"the call fails":    {group: ctr, limits: map[string]uint64{ctr: 20 << 30}, code: nvml.ERROR_UNKNOWN, calls: 3, errors: 1},
-		"an old driver":     {group: ctr, limits: map[string]uint64{ctr: 20 << 30}, old: true},
-		"no known group":    {limits: map[string]uint64{"": 20 << 30}},
-		"the group above":   {group: "/", limits: map[string]uint64{"/": 20 << 30}},
-		"the kernel's": {
-			group: ctr, limits: map[string]uint64{ctr: 20 << 30}, calls: 3, want: []gpu.Limit{drivers(ctr, 20<<30), kernels(ctr), kernels("/pods")},
-			files: map[string]string{ctr + "/dmem.max": region + "4096", ctr + "/dmem.current": region + "1024", "/pods/dmem.max": region + "4096", "/pods/dmem.current": region + "1024"},
-		},
-		"it cannot be read": {
-			group: ctr, limits: map[string]uint64{pod: 20 << 30}, files: map[string]string{ctr + "/dmem.max": region + "x"}, calls: 3,
-			want: []gpu.Limit{{Source: gpu.LimitDmem, Of: ctr, Problem: `reading the limit of a control group: SYS/fs/cgroup/pods/a/main/dmem.max: cannot read "x" as a number of bytes`}, drivers(pod, 20<<30)},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			node, s, l, d := newOneGPU(t)
-			node.gpus[0].limits, d.info.PCIBusID = map[string]uint64{}, "00000000:3B:00.0"
-			s.cfg.SysFS = t.TempDir()
-			for group, bytes := range c.limits {
-				node.gpus[0].limits[s.cfg.SysFS+"/fs/cgroup"+group] = bytes
-			}
-			for file, text := range c.files {
-				path := s.cfg.SysFS + "/fs/cgroup" + file
-				must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-				must(t, os.WriteFile(path, []byte(text), 0o600))
-			}
-			for i := range c.want {
-				c.want[i].Problem = strings.Replace(c.want[i].Problem, "SYS", s.cfg.SysFS, 1)
-			}
-			var there byte
-			if s.library.symbols.Store(call, unsafe.Pointer(&there)); c.old {
-				s.library.symbols.Store(call, unsafe.Pointer(nil))
-			}
-			node.begin(&simFault{call: call, code: c.code})
-			for i, after := range []time.Duration{0, 14 * time.Second, 15 * time.Second} { // the slow interval
-				must(t, d.read(func(r *reading) error {
-					equal(t, r.limits(c.group, time.Hour+after), c.want, "after %v", after)
-					return r.failure()
-				}))
-				_, _, calls := l.count(call)
-				equal(t, calls, []int{c.calls, c.calls, 2 * c.calls}[i], "calls after %v", after)
-			}
-			equal(t, len(s.Calls().Snapshot().Errors), c.errors, "kinds of errors")
-		})
 	}
 }

@@ -114,7 +114,9 @@ func (k *MemoryKey) Has(p *gpu.Process) bool {
 
 // sum adds up the memory of the processes. What is charged beyond that, such as to others in a group above, is not theirs to use.
 func (x *MemoryState) sum(sample *gpu.Sample) {
-	slices.SortStableFunc(x.Limits, func(a, b gpu.Limit) int { return cmp.Or(cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Source, b.Source)) })
+	slices.SortStableFunc(x.Limits, func(a, b gpu.Limit) int {
+		return cmp.Or(cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Source, b.Source))
+	})
 	x.Limits = slices.CompactFunc(x.Limits, func(a, b gpu.Limit) bool { return a.Source == b.Source && a.Bytes == b.Bytes })
 	used := nothing
 	for i := range sample.Processes {

@@ -1,0 +1,86 @@
+// Copyright 2026 The gpu_leak_exporter Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvml
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+)
+
+// memoryLimits keeps the limits of control groups until they are asked for again.
+type memoryLimits struct {
+	asked time.Duration
+	of    map[string][]gpu.Limit // by the path of the group
+}
+
+// limits returns the limits of a control group and of those above it on the memory of the GPU, as the driver and the kernel tell them.
+// It asks every SlowInterval, and at once for a group that is new. What cannot be read harms nothing else.
+func (r *reading) limits(group string, at time.Duration) []gpu.Limit {
+	kept, cfg := &r.device.processes.limits, &r.device.source.cfg
+	if at-kept.asked >= cfg.SlowInterval-cfg.Interval/2 {
+		*kept = memoryLimits{at, map[string][]gpu.Limit{}}
+	}
+	limits, known := kept.of[group]
+	if known || len(group) < 2 {
+		return limits
+	}
+	folder := filepath.Join(cfg.SysFS, "fs/cgroup", group)
+	var drivers gpu.Opt[nvml.MemoryLimits_v1]
+	r.aside(func() {
+		// The driver opens the folder, which may be gone with its last process, or hidden from the exporter.
+		drivers = get(r, "nvmlDeviceGetMemoryLimits_v1", func() (nvml.MemoryLimits_v1, nvml.Return) {
+			return r.handle.GetMemoryLimits_v1(folder)
+		}, nvml.ERROR_OPERATING_SYSTEM)
+	})
+	if most := bounded(drivers.V.HardLimit); drivers.OK && most.OK { // all ones are none
+		limits = append(limits, gpu.Limit{Source: gpu.LimitNVML, Of: group, Bytes: most.V, Charged: bounded(drivers.V.CurrentUsed)})
+	}
+	bus := r.device.info.PCIBusID
+	switch most, err := readRegion(folder+"/dmem.max", bus); {
+	case err != nil:
+		limits = append(limits, gpu.Limit{Source: gpu.LimitDmem, Of: group, Problem: "reading the limit of a control group: " + err.Error()})
+	case most.OK:
+		charged, _ := readRegion(folder+"/dmem.current", bus) // without it, the processes tell what they use
+		limits = append(limits, gpu.Limit{Source: gpu.LimitDmem, Of: group, Bytes: most.V, Charged: charged})
+	}
+	limits = append(limits, r.limits(path.Dir(group), at)...)
+	kept.of[group] = limits
+	return limits
+}
+
+// region is a line of a file of the controller dmem that is about the memory of a GPU, such as "drm/0000:03:00.0/vram0 12550144". Other
+// regions, such as stolen, are memory of the host. Source: Documentation/admin-guide/cgroup-v2.rst of the kernel, "DMEM".
+var region = regexp.MustCompile(`(?m)^drm/0*(\S+)/vram\S* *(.*)$`)
+
+// readRegion returns the bytes of the GPU's memory in such a file; absent without its line, without the file, and if they are "max".
+// The driver writes eight digits of the address's domain, and the kernel four.
+func readRegion(file, bus string) (bytes gpu.Opt[uint64], err error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return bytes, nil // an old kernel, or a group that is gone
+	}
+	for _, m := range region.FindAllStringSubmatch(string(text), -1) {
+		if !strings.EqualFold(m[1], strings.TrimLeft(bus, "0")) || m[2] == "max" {
+			continue
+		}
+		bytes.V, err = strconv.ParseUint(m[2], 10, 64)
+		if bytes.OK = err == nil; !bytes.OK {
+			err = fmt.Errorf("%s: cannot read %q as a number of bytes", file, m[2])
+		}
+		return bytes, err
+	}
+	return bytes, err
+}
