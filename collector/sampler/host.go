@@ -81,8 +81,7 @@ func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 	if ctx.Err() != nil {
 		return
 	}
-	failed := c.about("cannot read all limits on GPU memory", s.unusableLimit())
-	failed = c.about("cannot see who holds the device files", held) || failed
+	failed := c.about("cannot see who holds the device files", held)
 	failed = c.about("cannot ask the kubelet which pods have GPUs", allotted) || failed
 	// A missing right is logged, and is no failure.
 	runtime := s.cfg.Owners.RuntimeProblem()
@@ -92,32 +91,23 @@ func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 		level.Warn(s.cfg.Logger).Log("msg", "a process, or its parent, keeps whoever reads its files in procfs waiting; whose it is stays unknown until that ends", "pid", id.PID)
 	}
 	now.overdue = unseen.Overdue
+	failed = s.logHidden(now, c, unseen) || failed
 	now.walked, now.failed, now.took = true, failed || now.overdue > 0, time.Since(began)
-	s.logHidden(now, c, unseen)
-}
-
-// unusableLimit says why a limit of the last samples bounds nothing; nil if all do.
-func (s *Sampler) unusableLimit() (err error) {
-	for _, l := range s.shared.Load().loops {
-		if p := l.published.Load(); p != nil {
-			err = cmp.Or(err, p.unusable)
-		}
-	}
-	return err
 }
 
 // What a missing right hides is absent, and logged once. It is no failure.
 var errUnresolved = errors.New("they are not in procfs: the exporter needs the pid namespace of the host (hostPID: true, docker --pid=host) and its procfs at --path.procfs")
 
-// logHidden logs what cannot be seen, and why. A process may be missing once: it is about to end.
-func (s *Sampler) logHidden(now *host, c *complaints, unseen workload.Unseen) {
+// logHidden logs what cannot be seen, and why. A process may be missing once: it is about to end. It reports whether a limit is
+// missing, which is a failure.
+func (s *Sampler) logHidden(now *host, c *complaints, unseen workload.Unseen) (failed bool) {
+	var hidden, closed, limit error
 	unresolved := 0
 	for _, l := range s.shared.Load().loops {
 		if p := l.published.Load(); p != nil {
-			unresolved += p.unresolved
+			unresolved, limit = unresolved+p.unresolved, cmp.Or(limit, p.unusable)
 		}
 	}
-	var hidden, closed error
 	if before := s.host.Load().unresolved; before > 0 && unresolved > 0 {
 		hidden = errUnresolved
 	}
@@ -131,6 +121,7 @@ func (s *Sampler) logHidden(now *host, c *complaints, unseen workload.Unseen) {
 	if s.cfg.Allocators != nil {
 		c.about("cannot look for probes in all processes", s.cfg.Allocators.Problem())
 	}
+	return c.about("cannot read all limits on GPU memory", limit)
 }
 
 // followJobs publishes the jobs of the mapping files again and again, if there are any.

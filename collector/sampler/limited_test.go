@@ -403,14 +403,14 @@ func TestLimitsBeforeTheFirstAnswer(t *testing.T) {
 	var answer gpu.Owner
 	done := false
 	table := newProcessTable(Config{Owners: &owners{owner: func(gpu.ProcessID) (*gpu.Owner, bool) { return &answer, done }}}, "GPU-0", "0", func() *jobsState { return nil })
-	known := gpu.Owner{Namespace: "ml", Pod: "a", Container: "main", Variables: "CUDA_DEVICE_MEMORY_LIMIT=20g"}
+	known := gpu.Owner{ContainerID: id, Namespace: "ml", Pod: "a", Container: "main", Variables: "CUDA_DEVICE_MEMORY_LIMIT=20g"}
 	table.entries[processKey{id: gpu.ProcessID{PID: 7, Start: 1}}] = &processEntry{owner: &known}
 	s := sharedGPU{func(float64) float64 { return 4 }, 10, nil}
 	groups, hami := gpu.Limit{Source: gpu.LimitNVML, Of: "/pods/" + id, Bytes: 16 << 30}, gpu.Limit{Source: gpu.LimitHAMi, Of: "ml/a/main", Bytes: 20 << 30}
 	named := groups
 	named.Of = "ml/a/main"
 	located := known
-	located.ContainerID, located.Variables = id, "CUDA_DEVICE_MEMORY_LIMIT=30g"
+	located.Variables = "CUDA_DEVICE_MEMORY_LIMIT=30g"
 	hami30 := hami
 	hami30.Bytes = 30 << 30
 	for i, c := range []struct {
@@ -418,7 +418,7 @@ func TestLimitsBeforeTheFirstAnswer(t *testing.T) {
 		done   bool
 		want   []gpu.Limit
 	}{
-		{answer: gpu.Owner{}, want: []gpu.Limit{groups}}, // nor is it known that it is in a container
+		{answer: gpu.Owner{}, want: []gpu.Limit{named, hami}},
 		{answer: gpu.Owner{ContainerID: id}, want: []gpu.Limit{named, hami}},
 		{answer: gpu.Owner{ContainerID: id}, want: []gpu.Limit{named, hami}},
 		{answer: located, done: true, want: []gpu.Limit{named, hami30}},
@@ -429,7 +429,7 @@ func TestLimitsBeforeTheFirstAnswer(t *testing.T) {
 		p.Owner, p.Limits = nil, []gpu.Limit{groups}
 		table.note(sample)
 		equal(t, p.Limits, c.want, "sample %d", i)
-		if (p.Owner.Pod == "a") != (i > 0) {
+		if p.Owner.Pod != "a" {
 			t.Errorf("sample %d: %+v", i, p.Owner)
 		}
 	}

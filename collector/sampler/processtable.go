@@ -163,10 +163,8 @@ func (t *processTable) attribute(ctx context.Context, e *processEntry, p *gpu.Pr
 		e.owner, e.final = unknownOwner, true
 	default:
 		owner, done := t.lookUp(ctx, e, p.ID)
-		if before := e.before; before != nil && owner.ContainerID != "" && !done { // the container runtime has not answered yet
-			with := *owner
-			with.Namespace, with.Pod, with.Container, with.Variables = before.Namespace, before.Pod, before.Container, before.Variables
-			owner = &with
+		if before := e.before; !done && before != nil && before.ContainerID != "" { // the container runtime has not answered yet
+			owner = before
 		}
 		owner, done = t.addJob(e, p, owner, done)
 		if done || !e.shown {

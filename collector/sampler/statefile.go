@@ -64,7 +64,7 @@ type memoryHistory struct {
 }
 
 // processHistory is the name of a process. If it has ended and its memory stays, nobody else knows its labels. If it lives, the
-// rules for its series need its labels before the first sample. Of its Owner only labels are kept.
+// rules for its series need its labels before the first sample. The command is not kept, which may hold secrets, nor what it runs.
 type processHistory struct {
 	PID      uint32          `json:"pid"`
 	Start    uint64          `json:"start"`
@@ -236,7 +236,7 @@ func (l *loop) history() *deviceHistory {
 	}
 	for key, e := range l.processes.entries {
 		p := processHistory{PID: key.id.PID, Start: key.id.Start, Instance: key.instance, Owner: *e.owner, Busy: e.busy}
-		p.Command, p.ContainerID, p.Runs = "", "", 0
+		p.Command, p.Runs = "", 0
 		h.Processes = append(h.Processes, p)
 	}
 	return h

@@ -36,7 +36,7 @@ func Limits(o *gpu.Owner, uuid string) (limits []gpu.Limit) {
 	}
 	number := strconv.Itoa(slices.Index(strings.Split(values[visibleDevices], ","), uuid)) // -1 is none
 	if bytes := parseLimit(cmp.Or(values[hamiLimit+"_"+number], values[hamiLimit])); bytes > 0 {
-		limits = append(limits, gpu.Limit{Source: gpu.LimitHAMi, Of: o.Bounded(o.ContainerID), Bytes: bytes})
+		limits = append(limits, gpu.Limit{Source: gpu.LimitHAMi, Of: o.ContainerID, Bytes: bytes})
 	}
 	for part := range strings.SplitSeq(values[mpsLimit], ",") {
 		device, size, _ := strings.Cut(strings.TrimSpace(part), "=")

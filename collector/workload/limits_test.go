@@ -36,7 +36,7 @@ func TestLimitsOfSpecification(t *testing.T) {
 		_, err := r.containers.ask(t.Context())
 		must(t, err)
 	}
-	limits := []gpu.Limit{{Source: gpu.LimitHAMi, Of: "ml/a-0/main", Bytes: 3000 << 20}, {Source: gpu.LimitMPS, Bytes: 512 << 20}}
+	limits := []gpu.Limit{{Source: gpu.LimitHAMi, Of: idA, Bytes: 3000 << 20}, {Source: gpu.LimitMPS, Bytes: 512 << 20}}
 	check(b, "GPU-a", false) // the runtime has not answered
 	ask()
 	check(a, "GPU-a", false) // it was listed for b
