@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -155,7 +154,7 @@ func (s *Sample) grows(f *Finding) string {
 	}
 	text := cmp.Or(name, "The memory as a whole") + " grows"
 	if rate.OK && rate.V > 0 {
-		text += " by " + strings.TrimPrefix(humanize.Rate(rate.V), "+")
+		text += " by " + humanize.Rate(rate.V)
 	}
 	if others > 0 {
 		text += fmt.Sprintf(", and %d more with it", others)
@@ -168,7 +167,7 @@ func (s *Sample) grows(f *Finding) string {
 		}
 	}
 	v := &s.Judgement.Device
-	lasts := humanize.Duration(max(0, s.Now-v.Since))
+	lasts := humanize.Duration(s.Now - v.Since)
 	switch {
 	case !v.Leak:
 		return Joined(" ", text, Withheld(v))

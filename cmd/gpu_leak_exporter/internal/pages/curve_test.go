@@ -51,7 +51,7 @@ func TestCurveOfGrowthThatIsNoLeak(t *testing.T) {
 	d.Judgement.Device, d.Judgement.Evidence, d.Processes[0].Verdict = growing(), detector.EvidenceFilling, growing()
 	page := predict(s, "")
 	says(t, "its curve", drawn(t, page, "gpu-0-curve"), `class="doubtful forecast"`, "If it goes on, the memory is full at 12:39.", "full 12:39")
-	says(t, "the page", words(page), "No leak yet: it may be the start of a program, and must grow for another 25 min. It is full in 40 min if it goes on.")
+	says(t, "the page", words(page), "No leak yet: it may be the start of a program, and must grow for another 25 min.")
 	drawn(t, page, "gpu-0-pid-42-curve") // a suspect, with its reason
 }
 

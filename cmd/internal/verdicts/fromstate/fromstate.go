@@ -149,9 +149,9 @@ func domainOf(m *sampler.Domain, now time.Time, cfg *detector.Config) verdicts.D
 		return verdicts.Domain{}
 	}
 	d := verdicts.Domain{
-		Attributed: j.Attributed, Headroom: j.Headroom.Finite(), Rate: j.Rate.Finite(), Page: j.Page, Text: m.Text(cfg), Verdict: VerdictOf(&j.Device, cfg),
+		Attributed: j.Attributed, Headroom: j.Headroom.Finite(), Rate: j.Rate.Finite(), Page: j.Page, Verdict: VerdictOf(&j.Device, cfg),
 	}
-	d.Verdict.Text = m.Word(now, cfg)
+	d.Verdict.Text, d.Text = m.Verdict(now, cfg)
 	if by := j.Evidence.String(); by != "" {
 		d.Evidence = &by
 	}
