@@ -27,8 +27,11 @@ const (
 	NoLeak     = "no leak"
 )
 
-// Word returns the word for a verdict. From cfg.ClearThreshold on, the confidence does not rule out a leak.
-func Word(v *detector.Verdict, cfg *detector.Config) string {
+// unsure is the confidence from which on a leak is not ruled out: half of what one takes by default.
+const unsure = 0.35
+
+// Word returns the word for a verdict.
+func Word(v *detector.Verdict) string {
 	switch {
 	case v.Muted:
 		return Muted
@@ -38,10 +41,16 @@ func Word(v *detector.Verdict, cfg *detector.Config) string {
 		return Leaks
 	case v.Withheld != detector.WithheldNone:
 		return NoLeakYet
-	case v.Confidence >= cfg.ClearThreshold():
+	case v.Confidence >= unsure:
 		return NotSure
 	}
 	return NoLeak
+}
+
+// Suspect reports whether a memory or process leaks or may leak.
+func Suspect(v *detector.Verdict) bool {
+	word := Word(v)
+	return word == Leaks || word == NoLeakYet || word == NotSure
 }
 
 // Patterns says behind "it" what a memory does, or a process.
@@ -85,8 +94,8 @@ func Withheld(v *detector.Verdict) string {
 }
 
 // Why says why the memory of a GPU or a process leaks, or why it does not.
-func Why(v *detector.Verdict, cfg *detector.Config) string {
-	switch Word(v, cfg) {
+func Why(v *detector.Verdict) string {
+	switch Word(v) {
 	case Muted:
 		return "A rule of --detector.config says that it is not to be judged."
 	case NotJudged:
@@ -94,7 +103,7 @@ func Why(v *detector.Verdict, cfg *detector.Config) string {
 	case NoLeakYet:
 		return Withheld(v)
 	case NotSure:
-		return fmt.Sprintf("It grows, but that is not sure: the confidence is %s, and a leak takes %s.", Percent(v.Confidence), Percent(cfg.LeakThreshold))
+		return "It grows, but that is not sure: the confidence is " + Percent(v.Confidence) + "."
 	}
 	return "It " + Patterns[v.Pattern] + "."
 }

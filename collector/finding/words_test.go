@@ -19,16 +19,19 @@ import (
 )
 
 func TestWord(t *testing.T) {
-	cfg := detector.DefaultConfig()
+	if cfg := detector.DefaultConfig(); unsure != cfg.ClearThreshold() {
+		t.Errorf("a leak ends under %g, and %g is not sure", cfg.ClearThreshold(), unsure)
+	}
 	for want, v := range map[string]detector.Verdict{
 		NotJudged: {},
 		Muted:     {Muted: true},
 		Leaks:     {Judged: true, Leak: true, Confidence: 0.9},
 		NoLeakYet: {Judged: true, Withheld: detector.WithheldProgramBegin, Confidence: 0.6},
-		NotSure:   {Judged: true, Confidence: cfg.ClearThreshold()},
-		NoLeak:    {Judged: true, Confidence: cfg.ClearThreshold() - 0.01},
+		NotSure:   {Judged: true, Confidence: unsure},
+		NoLeak:    {Judged: true, Confidence: unsure - 0.01},
 	} {
-		equal(t, Word(&v, &cfg), want, "%+v", v)
+		equal(t, Word(&v), want, "%+v", v)
+		equal(t, Suspect(&v), want == Leaks || want == NoLeakYet || want == NotSure, "%+v", v)
 	}
 }
 
@@ -102,17 +105,16 @@ func TestEveryReasonHasWords(t *testing.T) {
 
 // TestWhy says of each verdict why it is one.
 func TestWhy(t *testing.T) {
-	cfg := detector.DefaultConfig()
 	for want, v := range map[string]detector.Verdict{
 		"A rule of --detector.config says that it is not to be judged.":       {Muted: true},
 		"A verdict takes some minutes.":                                       {},
 		"It grows in steps.":                                                  {Judged: true, Leak: true, Pattern: detector.PatternLeakStaircase},
 		"No leak yet: it may be a daily load, and must grow for another 1 h.": {Judged: true, Withheld: detector.WithheldDailyLoad, WithheldFor: time.Hour},
-		"It grows, but that is not sure: the confidence is 79 %, and a leak takes " + Percent(cfg.LeakThreshold) + ".": {Judged: true, Confidence: 0.79},
-		"It gives back what it takes.":      {Judged: true, Pattern: detector.PatternSawtooth},
-		"It was not seen to grow for long.": {Judged: true, Pattern: detector.PatternUnknown},
+		"It grows, but that is not sure: the confidence is 79 %.":             {Judged: true, Confidence: 0.79},
+		"It gives back what it takes.":                                        {Judged: true, Pattern: detector.PatternSawtooth},
+		"It was not seen to grow for long.":                                   {Judged: true, Pattern: detector.PatternUnknown},
 	} {
-		equal(t, Why(&v, &cfg), want, "%+v", v)
+		equal(t, Why(&v), want, "%+v", v)
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
-	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // Domain is a memory of its own: a GPU, a GPU instance of one in MIG mode, or a limit.
@@ -135,7 +134,7 @@ func (m *Domain) Messages() []finding.Message {
 
 // Verdict returns the word for the verdict on a memory, and why it leaks, or why it does not. If the hardware of the GPU pages, they
 // are about that, unless the memory leaks.
-func (m *Domain) Verdict(now time.Time, cfg *detector.Config) (word, why string) {
+func (m *Domain) Verdict(now time.Time) (word, why string) {
 	v := &m.Judgement.Device
 	hardware := append(m.Device.Hardware(now).Messages(), finding.Message{})[0]
 	first := append(m.Messages(), finding.Message{})[0]
@@ -147,7 +146,7 @@ func (m *Domain) Verdict(now time.Time, cfg *detector.Config) (word, why string)
 	case first.Detail == "" && !v.Judged && !v.Muted && !m.Memory.Used.OK:
 		return finding.NotJudged, "The driver does not tell how much of it is used."
 	}
-	return finding.Word(v, cfg), cmp.Or(first.Detail, finding.Why(v, cfg))
+	return finding.Word(v), cmp.Or(first.Detail, finding.Why(v))
 }
 
 // Report sums up a node in words: with its worst message, or that there is none.

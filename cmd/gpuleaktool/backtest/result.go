@@ -106,11 +106,11 @@ func (r *result) add(t time.Duration, m gpu.Memory) {
 }
 
 // judge notes the verdict after a sample. A reading that failed ends nothing.
-func (r *result) judge(t time.Duration, d *sampler.Domain, cfg *detector.Config) {
+func (r *result) judge(t time.Duration, d *sampler.Domain) {
 	v := &d.Judgement.Device
 	r.judged = r.judged || v.Judged
 	if v.Judged || v.Muted || r.text == "" || !r.judged && d.Memory.Used.OK {
-		r.word, r.text = d.Verdict(history.Wall(t), cfg)
+		r.word, r.text = d.Verdict(history.Wall(t))
 	}
 	if v.Trough.OK && r.plot != nil {
 		r.troughs = append(r.troughs, plot.Point{T: t, V: v.Trough.V})

@@ -46,7 +46,7 @@ type fact struct{ Name, Text string }
 func (h *Config) card(m sampler.Domain, now time.Time) card {
 	id := nameOf(&m, nil)
 	c := card{ID: id, GPU: m.Name(), Model: m.Device.Info.Name, left: math.Inf(1), of: m}
-	c.Verdict, c.Why = m.Verdict(now, &h.Detector)
+	c.Verdict, c.Why = m.Verdict(now)
 	c.Class = classes[c.Verdict]
 	if c.Anchor = m.Device.Info.UUID; m.Instance.OK {
 		c.Anchor += fmt.Sprintf("-mig-%d", m.Instance.V)

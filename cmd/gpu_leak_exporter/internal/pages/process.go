@@ -39,7 +39,7 @@ func (h *Config) processes(m *sampler.Domain, left *room, all bool) (list []proc
 	var shown []*sampler.ProcessState
 	for i := range m.Device.Processes {
 		p := &m.Device.Processes[i]
-		if m.Has(&p.Process) && (p.Suspect(h.Detector.ClearThreshold()) || isZombie(p) || all && p.Curve != nil) {
+		if m.Has(&p.Process) && (finding.Suspect(&p.Verdict) || isZombie(p) || all && p.Curve != nil) {
 			shown = append(shown, p)
 		}
 	}
@@ -60,7 +60,7 @@ func (h *Config) process(m *sampler.Domain, p *sampler.ProcessState, left *room,
 	if p.Used.OK {
 		row.Held = humanize.Bytes(float64(p.Used.V))
 	}
-	row.Why = finding.Why(&p.Verdict, &h.Detector)
+	row.Why = finding.Why(&p.Verdict)
 	switch {
 	case leakRate(p) > 0:
 		if row.Leaks, height = true, leakHeight; all { // elsewhere those of the memory say nearly the same

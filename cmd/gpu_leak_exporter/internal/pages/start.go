@@ -50,7 +50,7 @@ func (h *Config) counts(s *sampler.State) []verdictCount {
 	n := map[verdictCount]int{}
 	for _, d := range s.Devices {
 		for m := range d.Domains() {
-			word, _ := m.Verdict(s.Time, &h.Detector)
+			word, _ := m.Verdict(s.Time)
 			n[verdictCount{Class: classes[word], Verdict: word}]++
 		}
 	}
