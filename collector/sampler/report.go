@@ -149,11 +149,9 @@ func (m *Domain) Verdict(now time.Time) (word, why string) {
 	return finding.Word(v), cmp.Or(first.Detail, finding.Why(v))
 }
 
-// Report sums up a node in words: with its worst message, or that there is none.
+// Report sums up a node in words: with its worst message, or one that there is none, which has no alert.
 type Report struct {
-	Severity finding.Severity
-	Headline string // one sentence, without its full stop
-	Detail   string
+	finding.Message
 	Messages []Said // the most urgent first
 }
 
@@ -170,19 +168,18 @@ func (r *Report) Say(of *Domain, list ...finding.Message) {
 	}
 }
 
-// Lead orders the messages. The first one is the headline.
+// Lead orders the messages. The first one sums up.
 func (r *Report) Lead() *Report {
 	slices.SortStableFunc(r.Messages, func(a, b Said) int { return a.Compare(&b.Message) })
 	if len(r.Messages) > 0 {
-		first := &r.Messages[0]
-		r.Severity, r.Headline, r.Detail = first.Severity, first.Summary, first.Details()
+		r.Message = r.Messages[0].Message
 	}
 	return r
 }
 
 // Report sums up all GPUs.
 func (s *State) Report() *Report {
-	r := s.calm()
+	r := &Report{Message: s.calm()}
 	needless := len(s.Devices) == 0 && s.PCIDevices.OK && s.PCIDevices.V == 0 // without a GPU, a driver is not needed
 	if s.DriverReason != "" && s.DriverReason != ReasonStarting && !needless {
 		r.Say(nil, finding.Driver(s.DriverReason)) // first, because without it no GPU can be read
@@ -200,12 +197,12 @@ func (s *State) Report() *Report {
 }
 
 // calm describes a node without a message. Its severity is finding.Unknown if no GPU is there, or one is not judged.
-func (s *State) calm() *Report {
+func (s *State) calm() finding.Message {
 	switch {
 	case s.DriverReason == ReasonStarting || len(s.Devices) == 0 && s.Awaited > 0:
-		return &Report{Severity: finding.Unknown, Headline: "Waiting for the driver", Detail: "This takes a few seconds."}
+		return finding.Message{Severity: finding.Unknown, Summary: "Waiting for the driver", Detail: "This takes a few seconds."}
 	case len(s.Devices) == 0:
-		return &Report{Severity: finding.Unknown, Headline: "No GPU found"}
+		return finding.Message{Severity: finding.Unknown, Summary: "No GPU found"}
 	}
 	judged, waiting := 0, 0
 	for _, d := range s.Devices {
@@ -217,12 +214,12 @@ func (s *State) calm() *Report {
 			waiting++
 		}
 	}
-	r := &Report{Headline: "No leak found on " + humanize.Count(judged, "GPU")}
+	m := finding.Message{Summary: "No leak found on " + humanize.Count(judged, "GPU")}
 	if judged == 0 {
-		r.Headline = "Watching " + humanize.Count(len(s.Devices), "GPU")
+		m.Summary = "Watching " + humanize.Count(len(s.Devices), "GPU")
 	}
 	if waiting > 0 {
-		r.Severity, r.Detail = finding.Unknown, fmt.Sprintf("Not judged yet: %d.", waiting)
+		m.Severity, m.Detail = finding.Unknown, fmt.Sprintf("Not judged yet: %d.", waiting)
 	}
-	return r
+	return m
 }

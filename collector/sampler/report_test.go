@@ -84,7 +84,7 @@ func TestReport(t *testing.T) {
 		"a GPU without a driver": {&State{DriverReason: "library_not_found", PCIDevices: gpu.Some(1)}, page, "The driver does not answer (library_not_found).", []finding.Severity{page}},
 	} {
 		r := c.state.Report()
-		text := finding.Joined(" ", r.Headline+".", r.Detail)
+		text := r.Text()
 		same := r.Severity == c.severity && strings.HasPrefix(text, c.text) && len(r.Messages) == len(c.said)
 		for i := range r.Messages {
 			same = same && r.Messages[i].Severity == c.said[i]

@@ -66,7 +66,7 @@ func (h *Config) view(s *sampler.State, only string) *view {
 
 // reportOn sums up one memory and the hardware of its GPU.
 func reportOn(c *card, now time.Time) *sampler.Report {
-	r := &sampler.Report{Severity: finding.Unknown, Headline: c.GPU + ": " + c.Verdict, Detail: c.Why}
+	r := &sampler.Report{Message: finding.Message{Severity: finding.Unknown, Summary: c.GPU + ": " + c.Verdict, Detail: c.Why}}
 	if c.Verdict == finding.NoLeak {
 		r.Severity = finding.Note
 	}

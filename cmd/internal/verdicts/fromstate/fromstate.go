@@ -48,7 +48,7 @@ func Answer(w http.ResponseWriter, data any) {
 func Of(s *sampler.State) verdicts.Data {
 	report := s.Report()
 	data := verdicts.Data{
-		Time: s.Time.UTC(), Severity: report.Severity.String(), Text: finding.Joined(" ", report.Headline+".", report.Detail), Findings: []verdicts.Finding{},
+		Time: s.Time.UTC(), Severity: report.Severity.String(), Text: report.Text(), Findings: []verdicts.Finding{},
 		Driver:  verdicts.Driver{Up: s.DriverReason == "", Reason: s.DriverReason, PCIDevices: Known(s.PCIDevices)},
 		Devices: []verdicts.Device{},
 	}
