@@ -20,7 +20,7 @@ func NewStart(h *Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		s := h.State()
 		render(w, "start.html", &startView{
-			findings: findingsOf(s.Report(), shortFindings), Note: h.Note, Counts: h.counts(s),
+			findings: findingsOf(s.Report(), shortFindings), Note: h.Note, Counts: counts(s),
 			MetricsPath: h.MetricsPath, Sites: h.Sites, Version: cmp.Or(version.Version, "unknown"), Refreshed: h.refreshed(s),
 		}, h.Logger)
 	})
@@ -46,7 +46,7 @@ type verdictCount struct {
 }
 
 // counts returns how many memories have each verdict, the most urgent first.
-func (h *Config) counts(s *sampler.State) []verdictCount {
+func counts(s *sampler.State) []verdictCount {
 	n := map[verdictCount]int{}
 	for _, d := range s.Devices {
 		for m := range d.Domains() {
