@@ -98,9 +98,9 @@ func (j *judge) judge(g *judgedGPU, t time.Duration, line bool) {
 		if d.IsLimit() {
 			r.add(g.sample.T, d.Memory)
 		}
-		r.judge(t, &d, &j.common)
+		r.judge(t, &d)
 		if j.output == outputJSON && line {
-			j.lines = append(j.lines, linesOf(g.memory.Labels, r, &d, t, &j.common)...)
+			j.lines = append(j.lines, linesOf(g.memory.Labels, r, &d, t)...)
 		}
 	}
 }

@@ -100,14 +100,12 @@ func writeReport(w io.Writer, list []*result, loc *time.Location) error {
 // tag is the worst of a memory in a word, and its class of style.
 func (r *result) tag() (text, class string) {
 	switch level := r.level(); {
-	case level > levelVerdict:
-		return level.word(), "bad"
-	case level == levelVerdict:
-		return level.word(), "warn"
+	case level > levelNone:
+		return level.String(), [...]string{levelVerdict: "warn", levelTicket: "bad", levelPage: "bad"}[level]
 	case r.word == finding.NoLeak:
 		return r.word, "ok"
 	}
-	return r.word, "wait"
+	return r.word, ""
 }
 
 // drawing returns the plot of a memory, the one of that number on its page.

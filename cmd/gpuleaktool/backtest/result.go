@@ -42,11 +42,6 @@ const (
 // String names the level as --fail-on does.
 func (l level) String() string { return [...]string{"none", "verdict", "ticket", "page"}[l] }
 
-// word names the level of an event.
-func (l level) word() string {
-	return [...]string{levelVerdict: "leak", levelTicket: "ticket", levelPage: "page"}[l]
-}
-
 // event is the time for which a memory was called a leak, or an alert of the mixin fired.
 type event struct {
 	plot.Span
@@ -111,11 +106,11 @@ func (r *result) add(t time.Duration, m gpu.Memory) {
 }
 
 // judge notes the verdict after a sample. A reading that failed ends nothing.
-func (r *result) judge(t time.Duration, d *sampler.Domain, cfg *detector.Config) {
+func (r *result) judge(t time.Duration, d *sampler.Domain) {
 	v := &d.Judgement.Device
 	r.judged = r.judged || v.Judged
 	if v.Judged || v.Muted || r.text == "" || !r.judged && d.Memory.Used.OK {
-		r.word, r.text = finding.Word(v, cfg), d.Text(cfg)
+		r.word, r.text = d.Verdict(history.Wall(t))
 	}
 	if v.Trough.OK && r.plot != nil {
 		r.troughs = append(r.troughs, plot.Point{T: t, V: v.Trough.V})
@@ -275,7 +270,7 @@ func (e *event) line(loc *time.Location) string {
 	if !e.Open {
 		text += " It lasted " + humanize.Duration(e.To-e.From) + "."
 	}
-	return fmt.Sprintf("%s  %-6s  %s", moment(e.From, loc), e.level.word(), cli.Printable(text, longestText))
+	return fmt.Sprintf("%s  %-7s  %s", moment(e.From, loc), e.level, cli.Printable(text, longestText))
 }
 
 // moment writes a time to the minute, and its zone.
@@ -283,29 +278,21 @@ func moment(t time.Duration, loc *time.Location) string {
 	return history.Wall(t).In(loc).Format("2006-01-02 15:04 MST")
 }
 
-// distinguish adds its UUID to the name of each memory of which there are several with that name. If several share a UUID, too,
-// or have none, it adds the labels in which they differ.
+// distinguish adds the labels in which they differ to the names of memories that have the same name.
 func distinguish(list []*result) {
 	named := map[string][]*result{}
 	for _, r := range list {
 		named[r.title()] = append(named[r.title()], r)
 	}
 	for _, same := range named {
-		uuids, shared := map[string]bool{}, []string(nil)
-		for _, r := range same {
-			uuids[r.labels.UUID()] = true
-		}
+		var shared []string
 		for name, value := range same[0].labels {
 			if !slices.ContainsFunc(same, func(r *result) bool { return r.labels[name] != value }) {
 				shared = append(shared, name)
 			}
 		}
 		for _, r := range same {
-			by := r.labels.UUID()
-			if len(uuids) < len(same) {
-				by = r.labels.Without(shared...).String()
-			}
-			if len(same) > 1 && by != "" {
+			if by := r.labels.Without(shared...).String(); by != "" {
 				r.name += " [" + by + "]"
 			}
 		}

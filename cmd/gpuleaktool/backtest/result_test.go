@@ -179,7 +179,7 @@ func TestDistinguish(t *testing.T) {
 	}
 	distinguish(list)
 	want := []string{
-		"GPU 0 [GPU-a]", "GPU 0 [GPU-b]", "GPU 1 [GPU_I_ID=1]", "GPU 1 [GPU_I_ID=2]",
+		"GPU 0 [UUID=GPU-a]", "GPU 0 [UUID=GPU-b]", "GPU 1 [GPU_I_ID=1]", "GPU 1 [GPU_I_ID=2]",
 		"GPU 2 [cluster=a]", "GPU 2 [cluster=b]", "GPU 3",
 	}
 	for i, r := range list {
@@ -242,7 +242,7 @@ func TestMostEvents(t *testing.T) {
 		r.events = append(r.events, &event{eventKey: eventKey{level: levelTicket, alert: "A"}, text: "It \x1b[2J grows."})
 	}
 	list := r.lines(time.UTC)
-	if len(list) != mostEvents+1 || list[mostEvents] != "… and 5 more" || list[0] != "1970-01-01 00:00 UTC  ticket  A: It \ufffd[2J grows. It lasted 0 s." {
+	if len(list) != mostEvents+1 || list[mostEvents] != "… and 5 more" || list[0] != "1970-01-01 00:00 UTC  ticket   A: It \ufffd[2J grows. It lasted 0 s." {
 		t.Errorf("%q", list)
 	}
 }

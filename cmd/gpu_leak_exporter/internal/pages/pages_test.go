@@ -22,10 +22,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testConfig has pages of a State, with thresholds and times that do not depend on where the test runs.
+// testConfig has pages of a State, with times that do not depend on where the test runs.
 func testConfig(s *sampler.State, note string) *Config {
 	return &Config{
-		State: func() *sampler.State { return found(s) }, Note: note, Detector: detector.DefaultConfig(), MetricsPath: "/metrics",
+		State: func() *sampler.State { return found(s) }, Note: note, MetricsPath: "/metrics",
 		Location: time.UTC, Logger: slog.New(slog.DiscardHandler),
 	}
 }
