@@ -26,10 +26,7 @@ func (h *Hour) Add(t time.Duration, used gpu.Opt[uint64]) {
 	}
 	n := int64(t / Step)
 	if last := h.first + int64(len(h.high)) - 1; n < last || n-last > int64(maxCourse) {
-		h.high = h.high[:0]
-	}
-	if len(h.high) == 0 {
-		h.first = n
+		*h = Hour{first: n, high: h.high[:0]}
 	}
 	for h.first+int64(len(h.high)) <= n {
 		h.high = append(h.high, noSample)
@@ -42,8 +39,11 @@ func (h *Hour) Add(t time.Duration, used gpu.Opt[uint64]) {
 	*x = max(*x, float32(used.V))
 }
 
-// Since returns the begin of the hour.
-func (h *Hour) Since() time.Duration { return time.Duration(h.first) * Step }
+// Since returns when a course to that time begins, a Span before at most.
+func (h *Hour) Since(to time.Duration) time.Duration {
+	begin := min(time.Duration(h.first)*Step, to) // there may be no sample before, or none at all
+	return max(begin, to-Span).Truncate(Step)
+}
 
 // Course returns the highest use in each step from one time to another, in bytes. It is never nil.
 func (h *Hour) Course(from, to time.Duration) []gpu.Opt[uint64] {

@@ -36,8 +36,9 @@ func TestHour(t *testing.T) {
 		for _, s := range c.samples {
 			h.Add(begin+time.Duration(s.second)*time.Second, s.used)
 		}
-		equal(t, h.Since(), begin+c.since, "%s: its begin", name)
-		equal(t, h.Course(h.Since(), h.Since()+time.Duration(len(c.want)-1)*Step), c.want, "%s", name)
+		to := begin + c.since + time.Duration(len(c.want)-1)*Step
+		equal(t, h.Since(to), begin+c.since, "%s: its begin", name)
+		equal(t, h.Course(h.Since(to), to), c.want, "%s", name)
 	}
 }
 
@@ -49,7 +50,7 @@ func TestHourIsBounded(t *testing.T) {
 		h.Add(begin+time.Duration(i)*time.Second, gpu.Some(uint64(i)))
 	}
 	last := begin + (seconds-1)*time.Second
-	course := h.Course(h.Since(), last)
+	course := h.Course(h.Since(last), last)
 	if n := len(course); n != maxCourse || len(h.high) != maxCourse || cap(h.high) > 2*maxCourse {
 		t.Errorf("%d values of %d, room for %d", n, len(h.high), cap(h.high))
 	}

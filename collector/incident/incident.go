@@ -155,7 +155,14 @@ func (i *Incident) describe() string {
 			text += ", " + humanize.Bytes(float64(bytes)) + " more than " + humanize.Duration(over) + " before"
 		}
 	}
-	return finding.Joined(" ", text+".", i.foreseen())
+	text += "."
+	switch at := i.Finding.At; {
+	case !i.Kind.Foreseeable():
+		return text
+	case at != nil:
+		return text + " A " + i.Finding.By + " had come " + humanize.Duration(i.Time.Sub(*at)) + " before."
+	}
+	return finding.Joined(" ", text, "No alert came before.", i.Finding.Reason)
 }
 
 // filler returns the process that grew most, or else holds most, and its growth; nil without processes.
@@ -168,16 +175,4 @@ func (i *Incident) filler() (most *Process, grown uint64, over time.Duration) {
 		}
 	}
 	return most, grown, over
-}
-
-// foreseen says whether an alert came before; "" of what growth cannot foretell.
-func (i *Incident) foreseen() string {
-	f := &i.Finding
-	switch {
-	case !i.Kind.Foreseeable():
-		return ""
-	case f.At != nil:
-		return "A " + f.By + " had come " + humanize.Duration(i.Time.Sub(*f.At)) + " before."
-	}
-	return finding.Joined(" ", "No alert came before.", f.Reason)
 }

@@ -127,6 +127,7 @@ func (h *history) curve(troughs []detector.Trough, ahead time.Duration) *Curve {
 // draw adds the samples of a state to the histories, and gives it the curves that were made last.
 func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 	l.remember(sample, state)
+	l.addToHours(sample, state)
 	if l.slow {
 		l.makeCurves(state)
 	}
@@ -144,7 +145,6 @@ func (l *loop) remember(sample *gpu.Sample, state *DeviceState) {
 	for _, d := range state.memories() {
 		m := l.memories[d.MemoryKey]
 		m.history.add(sample.T, d.Memory.Used, &d.Judgement.Device)
-		m.hour.Add(sample.T, d.Memory.Used)
 	}
 	for i := range state.Processes {
 		p := &state.Processes[i]

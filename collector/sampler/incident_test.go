@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,7 +22,11 @@ import (
 )
 
 // incidentsOf returns the incidents, the oldest first.
-func incidentsOf(s *Sampler) []*incident.Incident { return s.State().Incidents.List }
+func incidentsOf(s *Sampler) []*incident.Incident {
+	list := s.State().Incidents.List
+	slices.Reverse(list)
+	return list
+}
 
 // scriptTime is the wall clock of a scriptDevice at that second.
 func scriptTime(second int) time.Time {
@@ -43,12 +48,12 @@ func whole(t *testing.T, i *incident.Incident) {
 	}
 }
 
-// looping is a GPU on which a program grows until the memory is full every 1000 s, and begins again 20 s later. Another one takes
-// what it leaves at once.
+// looping is a GPU on which a program grows until the memory is full every 1000 s, and begins again 16 s later. Another one takes
+// what it leaves at once, within the same step of the courses.
 func looping(second int) (gpu.Sample, error) {
 	life, age := second/1000, second%1000
 	server, used := process(2, 10<<30), uint64(age)*70<<20
-	if age >= 980 {
+	if age >= 984 {
 		server.Used.V = 60 << 30
 		return flat(server.Used.V, server)(second)
 	}
@@ -61,10 +66,10 @@ func looping(second int) (gpu.Sample, error) {
 // TestCrashLoopHasIncidents has an incident soon after each death in a full memory, which knows who filled it and ends there.
 func TestCrashLoopHasIncidents(t *testing.T) {
 	runSampler(t, &scriptSource{devices: []gpu.Device{newGPU(0, looping)}}, nil, func(s *Sampler, out *lines) {
-		after(978 * time.Second)
+		after(982 * time.Second)
 		equal(t, len(incidentsOf(s)), 0, "incidents before the first death")
 		for life := range 4 {
-			after(7 * time.Second) // the death is at 980 s, between two samples
+			after(7 * time.Second) // the death is at 984 s, between two samples
 			list := incidentsOf(s)
 			if len(list) != life+1 {
 				t.Fatalf("%d incidents 5 s after death %d", len(list), life+1)
@@ -72,14 +77,14 @@ func TestCrashLoopHasIncidents(t *testing.T) {
 			i, pid := list[life], uint32(100+life)
 			whole(t, i)
 			equal(t, i.Kind, incident.OutOfMemory, "kind")
-			equal(t, i.Time, scriptTime(1000*life+979), "time")
-			equal(t, i.Used.V, uint64(11<<30+979*70<<20), "used memory")
+			equal(t, i.Time, scriptTime(1000*life+983), "time")
+			equal(t, i.Used.V, uint64(11<<30+983*70<<20), "used memory")
 			equal(t, lastOf(i.Course).V>>20, i.Used.V>>20, "the end of the course in MiB")
 			equal(t, fmt.Sprint(i.Ended, len(i.Processes), i.Others), "1 2 0", "processes that ended, that are told, and others")
 			died, other := i.Processes[0], i.Processes[1]
-			equal(t, fmt.Sprint(died.PID, died.Ended, died.Pod, died.Used.V>>20), fmt.Sprint(pid, true, "train-0", 979*70), "what died")
+			equal(t, fmt.Sprint(died.PID, died.Ended, died.Pod, died.Used.V>>20), fmt.Sprint(pid, true, "train-0", 983*70), "what died")
 			equal(t, fmt.Sprint(other.PID, other.Ended, other.Used.V>>30), "2 false 10", "what lives, as it was before")
-			if want := fmt.Sprintf("train.py (pid %d) of pod ml/train-0 ended when GPU 0 was full (77.9 GiB of 79.0 GiB): it held 66.9 GiB, ", pid); !strings.HasPrefix(i.Text, want) {
+			if want := fmt.Sprintf("train.py (pid %d) of pod ml/train-0 ended when GPU 0 was full (78.2 GiB of 79.0 GiB): it held 67.2 GiB, ", pid); !strings.HasPrefix(i.Text, want) {
 				t.Errorf("death %d: %s, which does not begin with %s", life+1, i.Text, want)
 			}
 			out.says(t, 1, "page=/incidents#"+i.ID)
@@ -324,7 +329,9 @@ func incidentsOffline(t *testing.T, probes Allocators, every, samples int, at fu
 			o.Learn(at(n))
 		}
 	}
-	return store.Now().List
+	list := store.Now().List
+	slices.Reverse(list)
+	return list
 }
 
 // TestIncidentBetweenVerdicts has a program fill its GPU and end, whether each sample is judged or one of several: it ends once, at its

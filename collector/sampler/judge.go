@@ -47,8 +47,8 @@ func (l *loop) learn(sample *gpu.Sample) {
 		frame, _ := l.frame(&d, sample)
 		l.observe(m, frame)
 		m.history.add(sample.T, d.Memory.Used, &detector.Verdict{})
-		m.hour.Add(sample.T, d.Memory.Used)
 	}
+	l.addToHours(sample, state)
 }
 
 // layOut gives the state the memories that a sample has.
@@ -234,7 +234,7 @@ func (l *loop) find(state *DeviceState) {
 		for _, key := range m.died {
 			s.Ends = append(s.Ends, l.endOf(key, d.Judgement.T))
 		}
-		l.tellDeaths(&d, m.died)
+		l.tellDeaths(&d, state, m.died)
 		s.FillsWithin = l.sampler.cfg.Detector.FillsWithin
 		for _, f := range m.finding.Judge(s) {
 			if d.IsLimit() {

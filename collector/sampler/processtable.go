@@ -100,7 +100,6 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 			sample.Processes[e.position].Limits = nil // it is listed twice, and counts once
 		}
 		e.listed, e.seen, e.position, e.used = true, sample.T, i, p.Used.V
-		e.hour.Add(sample.T, p.Used)
 		e.verdict, e.share = detector.Verdict{}, detector.Value{}
 		e.grows = detector.InsideUnknown
 		if !p.SM.OK || p.SM.V > 0 {
