@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // These bound what the curves cost: 1 KiB a series, and what the loop publishes of the drawn ones every SlowInterval.
 const (
-	// historyBins is how many stretches a history has, and historyWidth how long one can get: it has the last nine hours.
-	historyBins  = 128
-	historyWidth = 256 * time.Second
-	historySpan  = historyBins * historyWidth
+	// historySpan is how long a history can get: it has the last nine hours.
+	historyBins = 128
+	historySpan = historyBins * 256 * time.Second
 	// drawnSuspects and drawnLargest are how many processes of a memory have a curve: the surest of those that leak or are
 	// suspected, and the largest of the others.
 	drawnSuspects = 8
@@ -44,6 +44,17 @@ type Range struct {
 	Low, High float32
 }
 
+// bounds are how long a stretch of a history is at first and at most, and how many stretches it has.
+type bounds struct {
+	narrow, wide time.Duration
+	most         int
+}
+
+var (
+	ofCurve = bounds{time.Second, historySpan / historyBins, historyBins}
+	ofHour  = bounds{incident.Step, incident.Step, int(incident.Span/incident.Step) + 1}
+)
+
 // history keeps the lowest and the highest sample of each stretch of the last hours. The zero history is empty.
 type history struct {
 	first, last time.Duration
@@ -59,22 +70,27 @@ type span32 struct{ low, high float32 }
 
 var emptyBin = span32{float32(math.Inf(1)), float32(math.Inf(-1))}
 
-// add adds a sample, if there is one, and the verdict on it. If the clock went back, a new history begins.
-func (h *history) add(t time.Duration, used gpu.Opt[uint64], v *detector.Verdict) {
+// put adds a sample, if there is one. If the clock went back, a new history begins.
+func (h *history) put(t time.Duration, used gpu.Opt[uint64], within bounds) {
 	if !used.OK {
 		return
 	}
-	if len(h.bins) == 0 || t <= h.last {
-		*h = history{first: t, width: time.Second, bins: h.bins[:0]}
+	if len(h.bins) == 0 || t < h.last {
+		*h = history{first: t.Truncate(within.narrow), width: within.narrow, bins: h.bins[:0]}
 	}
 	h.last = t
-	i := h.reach(t)
+	i := h.reach(t, within)
 	for len(h.bins) <= i {
 		h.bins = append(h.bins, emptyBin)
 	}
 	x, b := float32(used.V), &h.bins[i]
 	b.low, b.high = min(b.low, x), max(b.high, x)
-	if !v.Judged {
+}
+
+// add adds a sample of a curve, and the verdict on it.
+func (h *history) add(t time.Duration, used gpu.Opt[uint64], v *detector.Verdict) {
+	h.put(t, used, ofCurve)
+	if !used.OK || !v.Judged {
 		return
 	}
 	switch {
@@ -87,8 +103,8 @@ func (h *history) add(t time.Duration, used gpu.Opt[uint64], v *detector.Verdict
 }
 
 // reach returns the bin of a time. It makes room for it: bins become wider, or the oldest ones go.
-func (h *history) reach(t time.Duration) int {
-	for h.width < historyWidth && (t-h.first)/h.width >= historyBins {
+func (h *history) reach(t time.Duration, within bounds) int {
+	for h.width < within.wide && int((t-h.first)/h.width) >= within.most {
 		h.width *= 2
 		for i := range h.bins {
 			b := h.bins[i]
@@ -99,7 +115,7 @@ func (h *history) reach(t time.Duration) int {
 		h.bins = h.bins[:(len(h.bins)+1)/2]
 	}
 	i := int((t - h.first) / h.width)
-	if gone := i - historyBins + 1; gone > 0 {
+	if gone := i - within.most + 1; gone > 0 {
 		h.first += time.Duration(gone) * h.width
 		h.bins = h.bins[:copy(h.bins, h.bins[min(gone, len(h.bins)):])]
 		i -= gone
@@ -124,10 +140,26 @@ func (h *history) curve(troughs []detector.Trough, ahead time.Duration) *Curve {
 	return c
 }
 
+// since returns when a course to that time begins: there may be no sample before it, or none at all.
+func (h *history) since(to time.Duration) time.Duration {
+	return max(min(h.first, to), to-incident.Span).Truncate(incident.Step)
+}
+
+// course returns the highest use in each step of an hour from one time to another. It is never empty.
+func (h *history) course(from, to time.Duration) (list []gpu.Opt[uint64]) {
+	for t := from; t <= to; t += incident.Step {
+		var v gpu.Opt[uint64]
+		if i := int((t - h.first) / incident.Step); t >= h.first && i < len(h.bins) {
+			v = gpu.Some(uint64(max(h.bins[i].high, 0))).If(h.bins[i].high >= 0)
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
 // draw adds the samples of a state to the histories, and gives it the curves that were made last.
 func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 	l.remember(sample, state)
-	l.addToHours(sample, state)
 	if l.slow {
 		l.makeCurves(state)
 	}
@@ -140,8 +172,9 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 	}
 }
 
-// remember adds the samples to the histories.
+// remember adds the samples to the histories. It comes after find: an incident ends before the sample that misses the dead.
 func (l *loop) remember(sample *gpu.Sample, state *DeviceState) {
+	l.addToHours(sample, state)
 	for _, d := range state.memories() {
 		m := l.memories[d.MemoryKey]
 		m.history.add(sample.T, d.Memory.Used, &d.Judgement.Device)

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -193,4 +194,55 @@ func TestCurvesOfHistory(t *testing.T) {
 			t.Errorf("the GPU instance has no curve of the history")
 		}
 	})
+}
+
+// begin is a time on a source's clock, at the begin of a step.
+const begin = 1_770_000_000 * time.Second
+
+// TestHour has the highest use in each step, gaps, and clocks that go back.
+func TestHour(t *testing.T) {
+	type sample struct {
+		second int
+		used   gpu.Opt[uint64]
+	}
+	used, none := gpu.Some[uint64], gpu.Opt[uint64]{}
+	for name, c := range map[string]struct {
+		samples []sample
+		since   time.Duration // after begin
+		want    []gpu.Opt[uint64]
+	}{
+		"the highest in each step": {[]sample{{0, used(1)}, {9, used(3)}, {9, used(2)}, {10, used(0)}}, 0, []gpu.Opt[uint64]{used(3), used(0)}},
+		"a gap":                    {[]sample{{5, used(1)}, {35, used(2)}}, 0, []gpu.Opt[uint64]{used(1), none, none, used(2)}},
+		"use that is not known":    {[]sample{{0, used(1)}, {10, none}, {20, none}}, 0, []gpu.Opt[uint64]{used(1)}},
+		"the clock goes back":      {[]sample{{500, used(1)}, {3, used(2)}, {12, used(4)}}, 0, []gpu.Opt[uint64]{used(2), used(4)}},
+		"it goes back in its step": {[]sample{{9, used(1)}, {3, used(2)}}, 0, []gpu.Opt[uint64]{used(2)}},
+		"a gap longer than it":     {[]sample{{0, used(1)}, {9000, used(2)}}, 5400 * time.Second, append(make([]gpu.Opt[uint64], 360), used(2))},
+	} {
+		var h history
+		for _, s := range c.samples {
+			h.put(begin+time.Duration(s.second)*time.Second, s.used, ofHour)
+		}
+		to := begin + c.since + time.Duration(len(c.want)-1)*incident.Step
+		equal(t, h.since(to), begin+c.since, "%s: its begin", name)
+		equal(t, h.course(h.since(to), to), c.want, "%s", name)
+	}
+}
+
+// TestHourIsBounded has an hour of whatever many samples, and a course outside of it.
+func TestHourIsBounded(t *testing.T) {
+	var h history
+	const seconds = 3 * 3600
+	for i := range seconds {
+		h.put(begin+time.Duration(i)*time.Second, gpu.Some(uint64(i)), ofHour)
+	}
+	last := begin + (seconds-1)*time.Second
+	course := h.course(h.since(last), last)
+	if n := len(course); n != ofHour.most || len(h.bins) != ofHour.most || cap(h.bins) > 2*ofHour.most {
+		t.Errorf("%d values of %d, room for %d", n, len(h.bins), cap(h.bins))
+	}
+	equal(t, course[len(course)-1], gpu.Some(uint64(seconds-1)), "the last value")
+	equal(t, course[0], gpu.Some(uint64(seconds-incident.Span.Seconds()-1)), "the first value")
+	for name, of := range map[string]*history{"nothing is known": {}, "before it": &h} {
+		equal(t, of.course(begin-20*time.Second, begin), make([]gpu.Opt[uint64], 3), "%s", name)
+	}
 }

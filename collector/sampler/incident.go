@@ -49,8 +49,8 @@ func (l *loop) incident(kind incident.Kind, of *Domain, about ...processKey) *in
 			to = max(to, e.seen)
 		}
 	}
-	from := m.hour.Since(to)
-	i.Time, i.Start, i.Course = l.wall(to), l.wall(from), m.hour.Course(from, to)
+	from := m.hour.since(to)
+	i.Time, i.Start, i.Course = l.wall(to), l.wall(from), m.hour.course(from, to)
 	i.Used = i.Course[len(i.Course)-1]
 	i.Processes = l.users(of, about, from, to)
 	i.Others = max(0, len(i.Processes)-incident.MaxProcesses)
@@ -93,7 +93,7 @@ func (l *loop) users(of *Domain, about []processKey, from, to time.Duration) []i
 		}
 		u := incident.Process{
 			Who: finding.Of(e.owner), PID: key.id.PID, ContainerID: e.owner.ContainerID, Ended: isIt && !e.listed,
-			Allocator: p.Allocator, Lines: p.LeakSites(), Course: e.hour.Course(from, to),
+			Allocator: p.Allocator, Lines: p.LeakSites(), Course: e.hour.course(from, to),
 		}
 		u.Used = u.Course[len(u.Course)-1]
 		if isIt {
@@ -108,14 +108,14 @@ func (l *loop) users(of *Domain, about []processKey, from, to time.Duration) []i
 	return append(befell, others...)
 }
 
-// addToHours adds a sample to the hours of memories and processes, once its incidents are told: these end before it.
+// addToHours adds a sample to the hours of memories and processes.
 func (l *loop) addToHours(sample *gpu.Sample, state *DeviceState) {
 	for _, d := range state.memories() {
-		l.memories[d.MemoryKey].hour.Add(sample.T, d.Memory.Used)
+		l.memories[d.MemoryKey].hour.put(sample.T, d.Memory.Used, ofHour)
 	}
 	for i := range sample.Processes {
 		p := &sample.Processes[i]
-		l.processes.entries[keyOf(p)].hour.Add(sample.T, p.Used)
+		l.processes.entries[keyOf(p)].hour.put(sample.T, p.Used, ofHour)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -26,8 +25,8 @@ type memory struct {
 	finding     finding.Memory
 	died        []processKey // since the last verdict, while it was full
 	history     history
-	hour        incident.Hour
-	curve       *Curve // of history, as it was made last
+	hour        history // of the last hour, in the steps of an incident
+	curve       *Curve  // of history, as it was made last
 }
 
 // learn shows the detector and the curves a sample that is not the last one. Nobody will see a verdict on it.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -65,8 +64,8 @@ type processEntry struct {
 	verdict     detector.Verdict
 	share       detector.Value
 	grows       detector.Inside
-	history     history // since it is shown
-	hour        incident.Hour
+	history     history            // since it is shown
+	hour        history            // as that of a memory
 	limits      []gpu.Limit        // as they were known last
 	refusal     *allocator.Refusal // that was told last
 	curve       *Curve             // of history, as it was made last; nil if it is not drawn
