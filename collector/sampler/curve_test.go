@@ -28,8 +28,8 @@ func TestHistory(t *testing.T) {
 				used = 70 << 30 // a spike of one sample
 			}
 			h.add(at(i), gpu.Some(used), healthy)
-			if len(h.bins) > historyBins {
-				t.Fatalf("%s: %d bins", every, len(h.bins))
+			if len(h.hours.bins) > historyBins {
+				t.Fatalf("%s: %d bins", every, len(h.hours.bins))
 			}
 		}
 		c := h.curve(nil, time.Hour)
@@ -61,8 +61,8 @@ func TestHistory(t *testing.T) {
 	if c := h.curve(nil, 0); c.Called != 0 || len(c.Ranges) != 1 {
 		t.Errorf("after the clock went back: %+v", c)
 	}
-	if size := unsafe.Sizeof(h) + historyBins*unsafe.Sizeof(h.bins[0]); size > 1200 {
-		t.Errorf("a history has %d bytes: the README says 1.1 KiB", size)
+	if size := unsafe.Sizeof(h) + uintptr(ofCurve.most+ofHour.most)*unsafe.Sizeof(emptyBin); size > 4<<10 {
+		t.Errorf("a history has %d bytes", size)
 	}
 }
 
@@ -220,11 +220,11 @@ func TestHour(t *testing.T) {
 	} {
 		var h history
 		for _, s := range c.samples {
-			h.put(begin+time.Duration(s.second)*time.Second, s.used, ofHour)
+			h.add(begin+time.Duration(s.second)*time.Second, s.used, &detector.Verdict{})
 		}
 		to := begin + c.since + time.Duration(len(c.want)-1)*incident.Step
-		equal(t, h.since(to), begin+c.since, "%s: its begin", name)
-		equal(t, h.course(h.since(to), to), c.want, "%s", name)
+		equal(t, h.hour.since(to), begin+c.since, "%s: its begin", name)
+		equal(t, h.hour.course(h.hour.since(to), to), c.want, "%s", name)
 	}
 }
 
@@ -233,16 +233,16 @@ func TestHourIsBounded(t *testing.T) {
 	var h history
 	const seconds = 3 * 3600
 	for i := range seconds {
-		h.put(begin+time.Duration(i)*time.Second, gpu.Some(uint64(i)), ofHour)
+		h.add(begin+time.Duration(i)*time.Second, gpu.Some(uint64(i)), &detector.Verdict{})
 	}
 	last := begin + (seconds-1)*time.Second
-	course := h.course(h.since(last), last)
-	if n := len(course); n != ofHour.most || len(h.bins) != ofHour.most || cap(h.bins) > 2*ofHour.most {
-		t.Errorf("%d values of %d, room for %d", n, len(h.bins), cap(h.bins))
+	course := h.hour.course(h.hour.since(last), last)
+	if n := len(course); n != ofHour.most || len(h.hour.bins) != ofHour.most || cap(h.hour.bins) > 2*ofHour.most {
+		t.Errorf("%d values of %d, room for %d", n, len(h.hour.bins), cap(h.hour.bins))
 	}
 	equal(t, course[len(course)-1], gpu.Some(uint64(seconds-1)), "the last value")
 	equal(t, course[0], gpu.Some(uint64(seconds-incident.Span.Seconds()-1)), "the first value")
 	for name, of := range map[string]*history{"nothing is known": {}, "before it": &h} {
-		equal(t, of.course(begin-20*time.Second, begin), make([]gpu.Opt[uint64], 3), "%s", name)
+		equal(t, of.hour.course(begin-20*time.Second, begin), make([]gpu.Opt[uint64], 3), "%s", name)
 	}
 }

@@ -49,8 +49,8 @@ func (l *loop) incident(kind incident.Kind, of *Domain, about ...processKey) *in
 			to = max(to, e.seen)
 		}
 	}
-	from := m.hour.since(to)
-	i.Time, i.Start, i.Course = l.wall(to), l.wall(from), m.hour.course(from, to)
+	from := m.history.hour.since(to)
+	i.Time, i.Start, i.Course = l.wall(to), l.wall(from), m.history.hour.course(from, to)
 	i.Used = i.Course[len(i.Course)-1]
 	i.Processes = l.users(of, about, from, to)
 	i.Others = max(0, len(i.Processes)-incident.MaxProcesses)
@@ -79,7 +79,7 @@ func (l *loop) findingOn(of *Domain, m *memory) incident.Finding {
 
 // users returns the processes on a memory: those that it befell, and then the largest.
 func (l *loop) users(of *Domain, about []processKey, from, to time.Duration) []incident.Process {
-	all, befell, others := slices.Clip(of.Device.Processes), []incident.Process{}, []incident.Process(nil)
+	list, all := []incident.Process{}, slices.Clip(of.Device.Processes)
 	for _, key := range about {
 		if !slices.ContainsFunc(all, func(p ProcessState) bool { return keyOf(&p.Process) == key }) { // too young for series
 			all = append(all, ProcessState{Process: gpu.Process{ID: key.id, Instance: key.instance}})
@@ -87,36 +87,26 @@ func (l *loop) users(of *Domain, about []processKey, from, to time.Duration) []i
 	}
 	for k := range all {
 		p, key := &all[k], keyOf(&all[k].Process)
-		e, isIt := l.processes.entries[key], slices.Contains(about, key)
-		if e == nil || !isIt && !of.Has(&p.Process) && of.MemoryKey != wholeGPU {
+		e, befell := l.processes.entries[key], slices.Contains(about, key)
+		if e == nil || !befell && !of.Has(&p.Process) && of.MemoryKey != wholeGPU {
 			continue
 		}
 		u := incident.Process{
-			Who: finding.Of(e.owner), PID: key.id.PID, ContainerID: e.owner.ContainerID, Ended: isIt && !e.listed,
-			Allocator: p.Allocator, Lines: p.LeakSites(), Course: e.hour.course(from, to),
+			Who: finding.Of(e.owner), PID: key.id.PID, ContainerID: e.owner.ContainerID, Ended: befell && !e.listed,
+			Allocator: p.Allocator, Lines: p.LeakSites(), Course: e.history.hour.course(from, to),
 		}
-		u.Used = u.Course[len(u.Course)-1]
-		if isIt {
-			befell = append(befell, u)
-		} else {
-			others = append(others, u)
+		if u.Used = u.Course[len(u.Course)-1]; u.Ended {
+			u.Used = gpu.Some(e.used).If(e.used > 0) // it may have ended before others
 		}
+		list = append(list, u)
 	}
-	bySize := func(a, b incident.Process) int { return -cmp.Compare(a.Used.V, b.Used.V) }
-	slices.SortStableFunc(befell, bySize)
-	slices.SortStableFunc(others, bySize)
-	return append(befell, others...)
-}
-
-// addToHours adds a sample to the hours of memories and processes.
-func (l *loop) addToHours(sample *gpu.Sample, state *DeviceState) {
-	for _, d := range state.memories() {
-		l.memories[d.MemoryKey].hour.put(sample.T, d.Memory.Used, ofHour)
+	befell := func(p incident.Process) bool {
+		return slices.ContainsFunc(about, func(key processKey) bool { return key.id.PID == p.PID })
 	}
-	for i := range sample.Processes {
-		p := &sample.Processes[i]
-		l.processes.entries[keyOf(p)].hour.put(sample.T, p.Used, ofHour)
-	}
+	slices.SortStableFunc(list, func(a, b incident.Process) int {
+		return cmp.Or(-compareBool(befell(a), befell(b)), -cmp.Compare(a.Used.V, b.Used.V))
+	})
+	return list
 }
 
 // tellDeaths keeps an incident if processes have died in a memory while it was full.

@@ -25,8 +25,7 @@ type memory struct {
 	finding     finding.Memory
 	died        []processKey // since the last verdict, while it was full
 	history     history
-	hour        history // of the last hour, in the steps of an incident
-	curve       *Curve  // of history, as it was made last
+	curve       *Curve // of history, as it was made last
 }
 
 // learn shows the detector and the curves a sample that is not the last one. Nobody will see a verdict on it.
@@ -45,9 +44,8 @@ func (l *loop) learn(sample *gpu.Sample) {
 		m := l.memories[d.MemoryKey]
 		frame, _ := l.frame(&d, sample)
 		l.observe(m, frame)
-		m.history.add(sample.T, d.Memory.Used, &detector.Verdict{})
 	}
-	l.addToHours(sample, state)
+	l.remember(sample, state)
 }
 
 // layOut gives the state the memories that a sample has.

@@ -64,8 +64,7 @@ type processEntry struct {
 	verdict     detector.Verdict
 	share       detector.Value
 	grows       detector.Inside
-	history     history            // since it is shown
-	hour        history            // as that of a memory
+	history     history
 	limits      []gpu.Limit        // as they were known last
 	refusal     *allocator.Refusal // that was told last
 	curve       *Curve             // of history, as it was made last; nil if it is not drawn
