@@ -158,6 +158,8 @@ func TestDirectoryThatFails(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var out bytes.Buffer
 			s := NewStore(dir, Most, log.NewLogfmtLogger(log.NewSyncWriter(&out)))
+			_, err := os.ReadDir(dir)
+			equal(t, strings.Count(out.String(), "\n") == 1, err != nil, "%s: whether the log says that it cannot be read", name)
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup
 			running.Go(func() { s.Run(ctx) })
