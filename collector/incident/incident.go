@@ -40,11 +40,8 @@ const (
 	XID         Kind = "xid"       // an XID error that ends programs
 )
 
-// Kinds are all kinds. Growth can foretell the first three.
-var Kinds = []Kind{OutOfMemory, Limit, Refused, Lost, XID}
-
-// Foreseeable reports whether growth can foretell incidents of this kind.
-func (k Kind) Foreseeable() bool { return k == OutOfMemory || k == Limit || k == Refused }
+// foreseeable has for all kinds whether growth can foretell them.
+var foreseeable = map[Kind]bool{OutOfMemory: true, Limit: true, Refused: true, Lost: false, XID: false}
 
 // Incident is what was known at one end. It is immutable once a Store has it, and is the document that the exporter writes.
 type Incident struct {
@@ -142,7 +139,7 @@ func (i *Incident) describe() string {
 	default:
 		text = name + " ended when " + i.Memory + " was full"
 	}
-	if i.Kind.Foreseeable() && i.Used.OK && i.Capacity.OK {
+	if foreseeable[i.Kind] && i.Used.OK && i.Capacity.OK {
 		text += fmt.Sprintf(" (%s of %s)", humanize.Bytes(float64(i.Used.V)), humanize.Bytes(float64(i.Capacity.V)))
 	}
 	if most, bytes, over := i.filler(); most != nil && most.Used.OK {
@@ -157,7 +154,7 @@ func (i *Incident) describe() string {
 	}
 	text += "."
 	switch at := i.Finding.At; {
-	case !i.Kind.Foreseeable():
+	case !foreseeable[i.Kind]:
 		return text
 	case at != nil:
 		return text + " A " + i.Finding.By + " had come " + humanize.Duration(i.Time.Sub(*at)) + " before."

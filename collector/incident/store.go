@@ -76,10 +76,10 @@ func NewStore(dir string, most int, logger log.Logger) *Store {
 	s := &Store{dir: dir, most: most, logger: logger, added: make(chan struct{}, 1)}
 	s.saved = s.read()
 	s.now = Snapshot{List: slices.Clone(s.saved), Counts: map[Count]uint64{}}
-	for _, k := range Kinds {
+	for k, foreseeable := range foreseeable {
 		s.now.Counts[Count{Kind: k}] = 0 // increase() does not see the first one of a series that begins with it
 		for _, by := range []string{"page", "ticket", "nothing"} {
-			if k.Foreseeable() {
+			if foreseeable {
 				s.now.Counts[Count{k, by}] = 0
 			}
 		}
@@ -107,7 +107,7 @@ func (s *Store) keep(i *Incident) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now.Counts[Count{Kind: i.Kind}]++
-	if i.Kind.Foreseeable() {
+	if foreseeable[i.Kind] {
 		s.now.Counts[Count{i.Kind, i.Finding.By}]++
 	}
 	list, half := s.now.List, s.most/2
@@ -259,10 +259,11 @@ func parse(text []byte) (*Incident, error) {
 	if err := json.Unmarshal(text, i); err != nil {
 		return nil, err
 	}
+	_, known := foreseeable[i.Kind]
 	switch {
 	case i.Version != Version:
 		return nil, fmt.Errorf("it is of version %d of the layout, not %d", i.Version, Version)
-	case !slices.Contains(Kinds, i.Kind) || i.ID == "" || i.Step != Step.Seconds() || len(i.Course) > maxCourse || len(i.Processes) > MaxProcesses:
+	case !known || i.ID == "" || i.Step != Step.Seconds() || len(i.Course) > maxCourse || len(i.Processes) > MaxProcesses:
 		return nil, errors.New("it is no incident")
 	case i.Start.Year() < 1970 || i.Time.Year() > 2200 || i.Start.After(i.Time) || i.Time.Sub(i.Start) >= Span+Step:
 		return nil, errors.New("its course is not the hour before it")
