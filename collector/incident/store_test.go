@@ -84,11 +84,19 @@ func TestStoreGoesOn(t *testing.T) {
 		t.Errorf("the log:\n%s", &out)
 	}
 	out.Reset()
-	again := NewStore(dir, 4, log.NewLogfmtLogger(&out)).Now()
+	next := NewStore(dir, 4, log.NewLogfmtLogger(&out))
+	again := next.Now()
 	equal(t, again.List, now.List, "what was read")
 	equal(t, again.Counts[Count{Kind: OutOfMemory}], 0, "the count of another exporter")
 	equal(t, again.Counts, NewStore("", 4, nil).Now().Counts, "the counts of a new one")
 	equal(t, out.String(), "", "the log of a good directory")
+	must(t, os.RemoveAll(dir))
+	next.Save()
+	equal(t, next.Now().Written, gpu.Opt[bool]{}, "whether what was read is written again")
+	must(t, os.Mkdir(dir, 0o700))
+	next.Add(later(9 * time.Hour))
+	next.Save()
+	equal(t, filesIn(t, dir), []string{"incident-20260301T210000.000Z-gpu0-oom.json"}, "what is written beside what was read")
 }
 
 // TestBadFiles has files that cannot be used beside a good one: it is there, one line tells of the others, and they stay.
