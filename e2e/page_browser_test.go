@@ -172,7 +172,7 @@ func TestPageIsDrawn(t *testing.T) {
 			}
 		}
 	}
-	b.described("Memory used on GPU 0", "10.1 GiB now", "the capacity is 79.1 GiB", "grows by +", "The memory is full at")
+	b.described("Memory used on GPU 0", "10.1 GiB now", "the capacity is 79.1 GiB", "The memory is full at")
 	b.wellBehaved(p.URL)
 }
 

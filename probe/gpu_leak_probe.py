@@ -13,6 +13,7 @@ seconds, and writes the answer into 4,096 bytes of memory that the exporter read
 
 It never raises into the program, never allocates on the GPU and never initialises a
 framework. It waits for the exporter only when PyTorch is refused memory: for a second, once a minute at most.
+It changes nothing, unless the program calls install(empty_cache_at=0.92).
 """
 
 import os
@@ -48,6 +49,9 @@ _REFUSAL_MAGIC = b"GPUNOMEM"
 _REFUSAL_WAIT = 1.0  # seconds that an out-of-memory waits for the exporter at most
 _REFUSAL_PAUSE = 60.0  # seconds between two that are told
 _REFUSAL_LINES = 10
+_EMPTY_PAUSE = 60.0  # seconds between two times that a cache is emptied
+_EMPTY_LEAST = 0.1  # of the memory: for less it is not worth that the program waits
+
 _READ = 1 << 48  # a lock of one byte, at this and the number of the refusal, says that the exporter has read it
 
 
@@ -589,6 +593,35 @@ class _Refusals:
             self._answer.close()
 
 
+class _Cache:
+    """Empties PyTorch's cache when a memory is nearly full, if the program asks for it."""
+
+    def __init__(self):
+        self.empty_at, self._last = None, None
+
+    def check(self):
+        """Empties the caches of all GPUs if one of the memories is too full. PyTorch does nothing, or refuses, while a CUDA
+        graph is captured. Before 2.1 another thread may hold its lock and wait for Python's."""
+        import time
+
+        torch, now = sys.modules.get("torch"), time.monotonic()
+        if self.empty_at is None or torch is None or _is_lazy(torch) or (self._last is not None and now - self._last < _EMPTY_PAUSE):
+            return
+        try:
+            if hasattr(torch._C, "_cuda_isHistoryEnabled") and any(self._is_due(torch.cuda, *found) for found in _read_torch(torch)):
+                self._last = now
+                torch.cuda.empty_cache()
+        except Exception:
+            pass
+
+    def _is_due(self, cuda, ordinal, _backend, values):
+        reserved, size = values["reserved"], cuda.get_device_properties(ordinal).total_memory
+        limit = values.get("limit", size)
+        if reserved - values["active"] < _EMPTY_LEAST * limit:
+            return False
+        return reserved >= self.empty_at * limit or size - cuda.mem_get_info(ordinal)[0] >= self.empty_at * size
+
+
 def _line(torch, frames):
     """Returns the innermost frame that is not PyTorch's own."""
     own = os.path.dirname(getattr(torch, "__file__", None) or "/torch/") + os.sep
@@ -772,6 +805,7 @@ class _Probe:
             self._recorder.renew()
         self._page.write(records)
         self._refusals.attach(self)
+        _cache.check()
         self._recorder.update(self._page)
 
 
@@ -797,7 +831,15 @@ def _install():
         sys.meta_path.insert(0, _Finder)
 
 
-_cuda = _Cuda()
+def install(empty_cache_at=None):
+    """Sets what the probe may do to this program; the import has started it. With empty_cache_at it empties PyTorch's cache when
+    this part of a GPU's memory is used, or of what set_per_process_memory_fraction allows. A ValueError names a wrong part."""
+    if empty_cache_at is not None and not 0 < empty_cache_at <= 1:
+        raise ValueError("empty_cache_at is a part of the memory, such as 0.92, not %r" % (empty_cache_at,))
+    _cache.empty_at = empty_cache_at
+
+
+_cuda, _cache = _Cuda(), _Cache()
 try:
     _probe = _Probe()
     _install()

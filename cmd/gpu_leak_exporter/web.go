@@ -39,9 +39,9 @@ func newHandler(cfg *config, state func() *sampler.State, reload http.Handler, b
 	mux.HandleFunc("GET "+pages.ReadyPath, ready(state, cfg.source.Timeout))
 	mux.Handle("POST "+pages.ReloadPath, reload)
 	note, _ := notReal(cfg.source)
-	mux.Handle("GET "+pages.VerdictsPath, bounds.Pages(fromstate.Handler(state, note, &cfg.detector)))
+	mux.Handle("GET "+pages.VerdictsPath, bounds.Pages(fromstate.Handler(state, note)))
 	page := &pages.Config{
-		State: state, Note: note, Detector: cfg.detector,
+		State: state, Note: note,
 		MetricsPath: cfg.telemetryPath, Sites: cfg.sites, Location: time.Local, Logger: logger,
 	}
 	if cfg.sites {

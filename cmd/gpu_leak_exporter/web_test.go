@@ -246,8 +246,8 @@ func TestSites(t *testing.T) {
 
 func TestVerdictsEmpty(t *testing.T) {
 	w := request(testHandler(t, &sampler.State{Time: epoch, DriverReason: "no_permission"}), "GET", "/api/v1/verdicts")
-	const want = `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","severity":"page","text":"The driver does not answer (no_permission): this user may not open /dev/nvidiactl.",` +
-		`"findings":[{"severity":"page","alert":"GPUDriverDown","text":"The driver does not answer (no_permission): this user may not open /dev/nvidiactl."}],"last_incident":null,"driver":{"up":false,"reason":"no_permission","pci_devices":null},"devices":[]}}` + "\n"
+	const want = `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","severity":"page","text":"The driver does not answer (no_permission).",` +
+		`"findings":[{"severity":"page","alert":"GPUDriverDown","text":"The driver does not answer (no_permission)."}],"last_incident":null,"driver":{"up":false,"reason":"no_permission","pci_devices":null},"devices":[]}}` + "\n"
 	if got := w.Body.String(); got != want {
 		t.Errorf("got %s", got)
 	}

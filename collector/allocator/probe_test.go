@@ -111,6 +111,7 @@ func TestProbe(t *testing.T) {
 		"torch":       {usual(0, 7), usual(1, 7)},
 		"limited":     {limited, unlimited},
 		"loaded_late": {usual(0, 7)},
+		"empty_cache": {usual(0, 7)},
 		"slow_import": {usual(0, 7)},
 		"plugged":     {{Allocator: gpu.Allocator{Framework: "torch", Version: "2.9.0+cu130", Backend: "native"}}},
 		"nonsense":    {nonsense},

@@ -5,10 +5,8 @@ package finding
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -137,14 +135,9 @@ func (s *Sample) growth(f *Finding, near bool) Message {
 
 // grows describes growth: the culprit, the speed, the kind of memory, and the bytes kept.
 func (s *Sample) grows(f *Finding) string {
-	list, rate, others := s.Processes, s.Judgement.Rate, 0
+	list, rate := s.Processes, s.Judgement.Rate
 	if f.Whole {
 		list = s.Workloads
-	}
-	for i := range list {
-		if p := &list[i]; p.Who != f.Who && leaks(p.Verdict) > 0 {
-			others++
-		}
 	}
 	name, part := s.who(f, list, func(p *Part) float64 { return takesPart(p.Verdict) })
 	switch {
@@ -155,10 +148,7 @@ func (s *Sample) grows(f *Finding) string {
 	}
 	text := cmp.Or(name, "The memory as a whole") + " grows"
 	if rate.OK && rate.V > 0 {
-		text += " by " + strings.TrimPrefix(humanize.Rate(rate.V), "+")
-	}
-	if others > 0 {
-		text += fmt.Sprintf(", and %d more with it", others)
+		text += " by " + humanize.Rate(rate.V)
 	}
 	text += "."
 	if part != nil {
@@ -168,7 +158,7 @@ func (s *Sample) grows(f *Finding) string {
 		}
 	}
 	v := &s.Judgement.Device
-	lasts := humanize.Duration(max(0, s.Now-v.Since))
+	lasts := humanize.Duration(s.Now - v.Since)
 	switch {
 	case !v.Leak:
 		return Joined(" ", text, Withheld(v))

@@ -63,13 +63,13 @@ func TestMessages(t *testing.T) {
 			of(endless, false, Finding{Who: a}),
 			Finding{Leaking: detector.Of(1 << 20)},
 			Ticket,
-			"GPU 0 leaks. The memory as a whole grows by 60.0 MiB/min, and 1 more with it." + kept + " Choose a good moment to restart what grows, and have the leak fixed.",
+			"GPU 0 leaks. The memory as a whole grows by 60.0 MiB/min." + kept + " Choose a good moment to restart what grows, and have the leak fixed.",
 		},
 		"a small leak": {
 			of(small, false, Finding{Who: a}),
 			Finding{Leaking: detector.Of(1 << 20)},
 			Note,
-			"GPU 0 leaks. The memory as a whole grows by 60.0 MiB/min, and 1 more with it. It has not given back 50.0 MiB in 25 min. Choose a good moment to restart what grows, and have the leak fixed.",
+			"GPU 0 leaks. The memory as a whole grows by 60.0 MiB/min. It has not given back 50.0 MiB in 25 min. Choose a good moment to restart what grows, and have the leak fixed.",
 		},
 		"held by a process": {
 			of(detector.Verdict{Judged: true, Pattern: detector.PatternZombie}, false, Finding{Who: who}),
@@ -106,13 +106,13 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestWhoElseGrows names what grows in a process that has a probe, and counts the others.
-func TestWhoElseGrows(t *testing.T) {
+// TestWhatGrows names what grows in a process that has a probe.
+func TestWhatGrows(t *testing.T) {
 	s := foretold(detector.EvidenceLeak, 600, true)
 	s.Name = "GPU 0"
 	s.Processes = []Part{{Who: a, PID: 1, Verdict: grows(1<<20, true), Grows: detector.InsideTensors, Line: "a.py:88 step"}, {Who: b, PID: 2, Verdict: grows(9, true)}, {Who: b, PID: 3, Verdict: grows(9, false)}}
 	got := s.Messages([]Finding{{Who: a, OOM: detector.Of(600), Evidence: detector.EvidenceLeak}})
-	want := "a.py (pid 1) grows by 60.0 MiB/min, and 1 more with it. Its tensors grow. Most of that is allocated at a.py:88 step."
+	want := "a.py (pid 1) grows by 60.0 MiB/min. Its tensors grow. Most of that is allocated at a.py:88 step."
 	if len(got) != 1 || got[0].Detail != want {
 		t.Errorf("%+v, want %s", got, want)
 	}

@@ -27,8 +27,11 @@ const (
 	NoLeak     = "no leak"
 )
 
-// Word returns the word for a verdict. From cfg.ClearThreshold on, the confidence does not rule out a leak.
-func Word(v *detector.Verdict, cfg *detector.Config) string {
+// unsure is the confidence from which on a leak is not ruled out: half of what one takes by default.
+const unsure = 0.35
+
+// Word returns the word for a verdict.
+func Word(v *detector.Verdict) string {
 	switch {
 	case v.Muted:
 		return Muted
@@ -38,10 +41,16 @@ func Word(v *detector.Verdict, cfg *detector.Config) string {
 		return Leaks
 	case v.Withheld != detector.WithheldNone:
 		return NoLeakYet
-	case v.Confidence >= cfg.ClearThreshold():
+	case v.Confidence >= unsure:
 		return NotSure
 	}
 	return NoLeak
+}
+
+// Suspect reports whether a memory or process leaks or may leak.
+func Suspect(v *detector.Verdict) bool {
+	word := Word(v)
+	return word == Leaks || word == NoLeakYet || word == NotSure
 }
 
 // Patterns says behind "it" what a memory does, or a process.
@@ -84,35 +93,19 @@ func Withheld(v *detector.Verdict) string {
 	return "No leak yet: it " + text + "."
 }
 
-// NotYet says why growth is no leak; "" without growth.
-func NotYet(v *detector.Verdict, cfg *detector.Config) string {
-	switch {
-	case !v.Judged || v.Leak:
-		return ""
-	case v.Withheld == detector.WithheldNone && v.Confidence >= cfg.ClearThreshold():
-		return fmt.Sprintf("It grows, but that is not sure: the confidence is %s, and a leak takes %s.", Percent(v.Confidence), Percent(cfg.LeakThreshold))
-	}
-	return Withheld(v)
-}
-
-// Why says why a memory leaks, or why it does not.
-func (s *Sample) Why(cfg *detector.Config) string {
-	v := &s.Judgement.Device
-	text := ""
-	switch {
-	case v.Muted:
+// Why says why the memory of a GPU or a process leaks, or why it does not.
+func Why(v *detector.Verdict) string {
+	switch Word(v) {
+	case Muted:
 		return "A rule of --detector.config says that it is not to be judged."
-	case !s.Memory.Used.OK && !v.Judged:
-		return "The driver does not tell how much of it is used."
-	case !v.Judged:
-		text = "A verdict takes some minutes."
-	default:
-		text = cmp.Or(NotYet(v, cfg), "It "+Patterns[v.Pattern]+".")
+	case NotJudged:
+		return "A verdict takes some minutes."
+	case NoLeakYet:
+		return Withheld(v)
+	case NotSure:
+		return "It grows, but that is not sure: the confidence is " + Percent(v.Confidence) + "."
 	}
-	if v.SecondsToOOM.Finite() != nil {
-		text += " It is full in " + Left(v) + " if it goes on."
-	}
-	return text
+	return "It " + Patterns[v.Pattern] + "."
 }
 
 // Percent writes a ratio. It rounds down, so that 100 % is certain.
@@ -171,21 +164,10 @@ func Joined(separator string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), separator)
 }
 
-// drivers has the usual cause of a reason of gpu_driver_error, and what to do.
-var drivers = map[string]string{
-	"library_not_found":        "libnvidia-ml.so.1 was not found. Install the driver; in a container, NVIDIA_DRIVER_CAPABILITIES must hold utility; --nvml.library-path names the file elsewhere",
-	"driver_not_loaded":        "the kernel module is not loaded. Load it with modprobe nvidia, or see dmesg for why it cannot be",
-	"no_permission":            "this user may not open /dev/nvidiactl",
-	"lib_rm_version_mismatch":  "the driver was updated and its old kernel module is still loaded. Unload it or reboot",
-	"call_does_not_return":     "a call into the driver hangs; see dmesg for XID errors",
-	"gpu_not_found":            "the driver is loaded but finds no GPU that it can use",
-	"driver_does_not_initiate": "see dmesg",
-}
-
-// Driver says why no GPU is seen, and what to do. The reason is one of gpu_driver_error.
+// Driver says why no GPU is seen. The reason is one of gpu_driver_error, and the runbook has what to do about each.
 func Driver(reason string) Message {
 	if reason == "prometheus_does_not_answer" {
 		return Message{Severity: Page, Alert: "GPUSourceDown", Summary: "The Prometheus of --source=prometheus: does not answer", Detail: "The log says why."}
 	}
-	return Message{Severity: Page, Alert: "GPUDriverDown", Summary: Joined(": ", "The driver does not answer ("+reason+")", drivers[reason])}
+	return Message{Severity: Page, Alert: "GPUDriverDown", Summary: "The driver does not answer (" + reason + ")"}
 }

@@ -45,10 +45,6 @@ func threeDigits(v float64) string {
 // Rate writes a growth in bytes per second in the unit that is easiest to
 // imagine: by the minute, or by the hour or day where that is less than 1 MiB.
 func Rate(bytesPerSecond float64) string {
-	sign := ""
-	if bytesPerSecond > 0 {
-		sign = "+"
-	}
 	per, unit := 60.0, "min"
 	switch a := math.Abs(bytesPerSecond); {
 	case a == 0 || a*60 >= 1<<20:
@@ -57,17 +53,14 @@ func Rate(bytesPerSecond float64) string {
 	default:
 		per, unit = 86400, "d"
 	}
-	return sign + Bytes(bytesPerSecond*per) + "/" + unit
+	return Bytes(bytesPerSecond*per) + "/" + unit
 }
 
-// Duration writes a time in its two largest units, such as 1 h 12 min.
+// Duration writes a time in its two largest units, such as 1 h 12 min; 0 s if it is negative, as after a clock went back.
 func Duration(d time.Duration) string {
-	if d < 0 {
-		return "-" + Duration(-d)
-	}
 	switch {
 	case d < time.Minute:
-		return fmt.Sprintf("%d s", int(d.Seconds()))
+		return fmt.Sprintf("%d s", int(max(0, d).Seconds()))
 	case d < time.Hour:
 		return fmt.Sprintf("%d min", int(d.Minutes()))
 	case d < 24*time.Hour:
@@ -87,15 +80,10 @@ func twoUnits(n, size int, large, small string) string {
 	return s
 }
 
-// Seconds writes a number of seconds as Duration does; "never" for +Inf.
+// Seconds writes a number of seconds as Duration does, however large.
 func Seconds(s float64) string {
-	switch {
-	case math.IsInf(s, 1):
-		return "never"
-	case s >= math.MaxInt64/float64(time.Second):
-		return Duration(math.MaxInt64)
-	}
-	return Duration(time.Duration(s * float64(time.Second)))
+	const decades = 1e9 // many more do not fit into a time.Duration
+	return Duration(time.Duration(min(s, decades) * float64(time.Second)))
 }
 
 // Count writes a number and its noun.

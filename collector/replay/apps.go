@@ -34,11 +34,11 @@ type procList struct {
 }
 
 // addProcess puts a row into the list of its GPU, and returns the list that ends with that.
-func (c *csvLog) addProcess(r *csvRow) (done reading, whole bool, err error) {
+func (c *csvLog) addProcess(r *csvRow) (done *reading, err error) {
 	l := c.lists[r.info.UUID]
 	if l == nil {
 		if len(c.lists) == maxGPUs {
-			return reading{}, false, errManyGPUs
+			return nil, errManyGPUs
 		}
 		l = &procList{info: r.info}
 		c.lists[r.info.UUID] = l
@@ -49,18 +49,18 @@ func (c *csvLog) addProcess(r *csvRow) (done reading, whole bool, err error) {
 	case l.current == nil:
 		l.open(t)
 	case t < l.last.t:
-		return reading{}, false, r.notAfter(&l.last)
+		return nil, r.notAfter(&l.last)
 	case twice && t > l.begin, t > l.last.t+smiSlack:
-		done, whole = l.close()
+		done = l.close()
 		l.open(t)
 	}
-	return done, whole, l.add(r)
+	return done, l.add(r)
 }
 
 // end returns the lists that are open.
-func (c *csvLog) end() (out []reading) {
+func (c *csvLog) end() (out []*reading) {
 	for _, uuid := range slices.Sorted(maps.Keys(c.lists)) {
-		if done, whole := c.lists[uuid].close(); whole {
+		if done := c.lists[uuid].close(); done != nil {
 			out = append(out, done)
 		}
 	}
@@ -90,10 +90,10 @@ func (l *procList) add(r *csvRow) error {
 		p = gpu.Process{ID: gpu.ProcessID{PID: r.pid.V, Start: l.number}, Type: gpu.Compute, Owner: owner}
 	}
 	have, twice := l.current[r.pid.V]
-	if p.Used = r.memory.Used; !twice || p.Used.V > have.Used.V {
+	if p.Used = r.sample.Memory.Used; !twice || p.Used.V > have.Used.V {
 		l.current[r.pid.V] = p
 	}
-	if have.Used.OK && r.memory.Used.OK && have.Used != r.memory.Used {
+	if have.Used.OK && r.sample.Memory.Used.OK && have.Used != r.sample.Memory.Used {
 		return &leftOutError{reason: leftOutTwice, why: fmt.Sprintf("pid %d%s stands twice at one time, and the larger amount is used: record which GPU each row is of, and each GPU instance of a MIG GPU apart", r.pid.V, of(&l.info))}
 	}
 	return nil
@@ -109,15 +109,15 @@ func (c *csvLog) damage(err error) {
 	}
 }
 
-// close ends the list and returns it; whole is false if it is left out.
-func (l *procList) close() (done reading, whole bool) {
+// close ends the list and returns it; nil if it is left out.
+func (l *procList) close() *reading {
 	if l.damaged > 0 {
 		l.damaged--
-		return reading{}, false
+		return nil
 	}
 	s := gpu.Sample{Time: time.Unix(0, int64(l.begin)).UTC(), T: l.begin, ProcessesKnown: true}
 	s.Processes = slices.SortedFunc(maps.Values(l.current), gpu.CompareProcesses)
 	l.before = l.current
 	l.number++
-	return reading{info: l.info, sample: s}, true
+	return &reading{info: l.info, sample: s}
 }

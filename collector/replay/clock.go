@@ -25,7 +25,7 @@ type clock struct {
 	interval time.Duration
 
 	layout string          // that fitted last
-	second stamp           // of the last local time that tells milliseconds, without them
+	minute stamp           // of the last local time that tells milliseconds, without seconds
 	day    time.Time       // of the last time of day
 	ofDay  time.Duration   // the last time of day
 	rounds int             // of rows without a time, that were before
@@ -58,12 +58,10 @@ var yearLast = regexp.MustCompile(`^\d\d?[./]\d\d?[./]\d{4}\b`)
 // errNoDate asks for the day of a log.
 const errNoDate = logError("tells the time of day and no date: give the day on which it begins, as --log.start=2026-03-01")
 
-// read reads a time stamp. Most rows share their second with the row before, and to read that is a sixth of a backtest.
+// read reads a time stamp. Most rows share their minute with the row before, and to read that is a quarter of a backtest.
 func (c *clock) read(text string) (stamp, error) {
-	second, fraction, _ := strings.Cut(text, ".")
-	n, wrong := strconv.ParseUint(fraction, 10, 10)
-	ms, tells := time.Duration(n)*time.Millisecond, wrong == nil && len(fraction) == len("000")
-	if !tells || second != c.second.text || second == "" {
+	minute, into, tells := cutMinute(text)
+	if !tells || minute != c.minute.text {
 		t, local, err := c.parse(text)
 		switch y := t.UTC().Year(); {
 		case err != nil:
@@ -75,13 +73,24 @@ func (c *clock) read(text string) (stamp, error) {
 		case !tells:
 			return c.local(text, t), nil
 		}
-		c.second = c.local(second, t.Add(-ms))
+		c.minute = c.local(minute, t.Add(-into))
 	}
-	s := stamp{text: text, t: c.second.t + ms}
-	if c.second.later > 0 {
-		s.later = c.second.later + ms
+	s := stamp{text: text, t: c.minute.t + into}
+	if c.minute.later > 0 {
+		s.later = c.minute.later + into
 	}
 	return s, nil
+}
+
+// cutMinute divides a time stamp that ends in seconds and milliseconds, such as 17:01:16.123.
+func cutMinute(text string) (minute string, into time.Duration, ok bool) {
+	at := len(text) - len(":16.123")
+	if at <= 0 || text[at] != ':' || text[at+3] != '.' {
+		return "", 0, false
+	}
+	s, noSeconds := strconv.ParseUint(text[at+1:at+3], 10, 8)
+	ms, noFraction := strconv.ParseUint(text[at+4:], 10, 16)
+	return text[:at], time.Duration(s)*time.Second + time.Duration(ms)*time.Millisecond, noSeconds == nil && noFraction == nil && s < 60
 }
 
 // parse reads a time stamp of any form. local says that it tells no zone.

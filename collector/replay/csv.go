@@ -166,11 +166,10 @@ type csvLog struct {
 	lists  map[string]*procList // by UUID
 }
 
-// csvRow holds the values of a line.
+// csvRow holds the values of a line. The memory of a row with a pid is that of the process.
 type csvRow struct {
+	reading
 	stamp   stamp
-	info    gpu.Info
-	memory  gpu.Memory // of a row with a pid, that of the process
 	pid     gpu.Opt[uint32]
 	process string
 }
@@ -212,16 +211,16 @@ func (c *csvLog) use(columns Columns) {
 // untimed reports whether no column tells the time: rows are an interval apart.
 func (c *csvLog) untimed() bool { return c.at[roleTimestamp] == 0 && c.at[roleTime] == 0 }
 
-func (c *csvLog) line(text string) (reading, bool, error) {
+func (c *csvLog) line(text string) (*reading, error) {
 	if is, err := c.header(text); is || err != nil {
-		return reading{}, false, err
+		return nil, err
 	}
 	r := &c.row
 	*r = csvRow{}
 	if err := c.read(text, r); err != nil {
 		err = c.wrong(err, text)
 		c.damage(err)
-		return reading{}, false, err
+		return nil, err
 	}
 	c.rows++
 	if c.at[rolePID] > 0 {
@@ -398,7 +397,7 @@ func (c *csvLog) readGPU(r *csvRow) error {
 }
 
 func (c *csvLog) readMemory(r *csvRow) (err error) {
-	m := &r.memory
+	m := &r.sample.Memory
 	for _, x := range [...]struct {
 		role role
 		at   *gpu.Opt[uint64]

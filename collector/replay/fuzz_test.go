@@ -41,9 +41,9 @@ func readFuzzed(t *testing.T, text string, log *Log) (all []reading) {
 			t.Fatalf("time %v after %v", r.sample.T, old)
 		}
 		last[r.info.UUID] = r.sample.T
-		checkValues(t, reflect.ValueOf(r))
+		checkValues(t, reflect.ValueOf(*r))
 		checkAmounts(t, &r.sample)
-		all = append(all, r)
+		all = append(all, *r)
 	}
 }
 

@@ -17,24 +17,25 @@ const maxGPUs = 1024
 var errManyGPUs = fmt.Errorf("more than %d GPUs: check that the columns are what their names say", maxGPUs)
 
 // addGPU returns the sample of a row of a GPU.
-func (c *csvLog) addGPU(r *csvRow) (reading, bool, error) {
-	if r.info.UUID == gpu.Unnamed && c.bursts.add(r.stamp.t, float64(r.memory.Used.V)) {
-		return reading{}, false, logError("the rows come in bursts, as of several GPUs, and no column tells which: record index or uuid, too, or name their column; if they are of one GPU, keep one row of each moment")
+func (c *csvLog) addGPU(r *csvRow) (*reading, error) {
+	if r.info.UUID == gpu.Unnamed && c.bursts.add(r.stamp.t, float64(r.sample.Memory.Used.V)) {
+		return nil, logError("the rows come in bursts, as of several GPUs, and no column tells which: record index or uuid, too, or name their column; if they are of one GPU, keep one row of each moment")
 	}
 	last := c.last[r.info.UUID]
 	if last == nil {
 		if len(c.last) == maxGPUs {
-			return reading{}, false, errManyGPUs
+			return nil, errManyGPUs
 		}
 		last = new(stamp)
 		c.last[r.info.UUID] = last
 	}
 	r.stamp.settle(last.t)
 	if r.stamp.t <= last.t {
-		return reading{}, false, r.notAfter(last)
+		return nil, r.notAfter(last)
 	}
 	*last = r.stamp
-	return reading{info: r.info, sample: gpu.Sample{Time: time.Unix(0, int64(r.stamp.t)).UTC(), T: r.stamp.t, Memory: r.memory}}, true, nil
+	r.sample.Time, r.sample.T = time.Unix(0, int64(r.stamp.t)).UTC(), r.stamp.t
+	return &r.reading, nil
 }
 
 const (

@@ -22,10 +22,10 @@ type reading struct {
 
 // format turns the lines of a recording into readings.
 type format interface {
-	// line takes a line. more is false if no reading has become whole by it.
-	line(text string) (r reading, more bool, err error)
+	// line takes a line. It returns the reading that has become whole by it, until the next call; nil if none has.
+	line(text string) (*reading, error)
 	// end returns the readings that were not whole before the file ended.
-	end() []reading
+	end() []*reading
 }
 
 // Reader reads the samples of a recording once, in the order of its rows. The time of each GPU increases. One goroutine may
@@ -36,9 +36,9 @@ type Reader struct {
 	lines  *lineReader
 	format format
 	left   []leftOut
-	strict bool      // a line that cannot be read is an error: nobody reads what was left out
-	rows   int       // that have become readings
-	rest   []reading // after the last line
+	strict bool       // a line that cannot be read is an error: nobody reads what was left out
+	rows   int        // that have become readings
+	rest   []*reading // after the last line
 	ended  bool
 }
 
@@ -55,7 +55,10 @@ func NewReader(name string, in io.Reader, log *Log) (*Reader, error) {
 // it, and Info.Named tells whether Info.UUID is a name. The error is io.EOF at the end, or names file and line.
 func (f *Reader) Next() (gpu.Info, gpu.Sample, error) {
 	r, err := f.next()
-	return r.info, r.sample, err
+	if err != nil {
+		return gpu.Info{}, gpu.Sample{}, err
+	}
+	return r.info, r.sample, nil
 }
 
 // openRecording opens a file and finds out its format. It reads the first size bytes only; -1 is all there are now.
@@ -144,8 +147,8 @@ func (f *Reader) detect(log *Log) (wrong error) {
 	return wrong
 }
 
-// next returns the next reading. The error is io.EOF at the end, or names file and line.
-func (f *Reader) next() (reading, error) {
+// next returns the next reading, which is valid until it is called again. The error is io.EOF at the end, or names file and line.
+func (f *Reader) next() (*reading, error) {
 	for !f.ended {
 		text, err := f.lines.next()
 		if errors.Is(err, io.EOF) {
@@ -153,33 +156,32 @@ func (f *Reader) next() (reading, error) {
 			f.rows += len(f.rest)
 			break
 		}
-		var r reading
-		whole := false
+		var r *reading
 		switch {
 		case err == nil:
-			r, whole, err = f.format.line(text)
+			r, err = f.format.line(text)
 		case errors.Is(err, errCut):
 			if _, log := f.format.(*csvLog); log { // that of a log which is still written
 				err = &leftOutError{reason: leftOutCut, why: "the file ends inside it: " + quote(text)}
 			}
 		default:
-			return reading{}, err
+			return nil, err
 		}
 		if left, ok := errors.AsType[*leftOutError](err); ok && !(f.strict && left.reason >= leftOutWrong) {
 			f.leaveOut(left)
 		} else if err != nil {
-			return reading{}, f.lines.errorf("%w", err)
+			return nil, f.lines.errorf("%w", err)
 		}
-		if whole {
+		if r != nil {
 			f.rows++
 			return r, nil
 		}
 	}
 	if err := f.checkLeftOut(); err != nil && !f.strict {
-		return reading{}, err
+		return nil, err
 	}
 	if len(f.rest) == 0 {
-		return reading{}, io.EOF
+		return nil, io.EOF
 	}
 	r := f.rest[0]
 	f.rest = f.rest[1:]

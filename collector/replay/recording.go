@@ -134,40 +134,40 @@ func checkHeader(line string) error {
 	return nil
 }
 
-func (f *recordingFormat) line(text string) (reading, bool, error) {
+func (f *recordingFormat) line(text string) (*reading, error) {
 	if strings.HasPrefix(text, `{"format"`) { // recordings that were put one after the other
-		return reading{}, false, checkHeader(text)
+		return nil, checkHeader(text)
 	}
 	line, err := f.parse(text)
 	if err != nil {
-		return reading{}, false, err
+		return nil, err
 	}
 	switch {
 	case line.GPU != nil:
 		if line.GPU.UUID == "" {
-			return reading{}, false, errors.New("gpu: has no uuid")
+			return nil, errors.New("gpu: has no uuid")
 		}
 		if _, known := f.infos[line.GPU.UUID]; !known && len(f.infos) == maxGPUs {
-			return reading{}, false, errManyGPUs
+			return nil, errManyGPUs
 		}
 		f.infos[line.GPU.UUID] = *line.GPU
-		return reading{}, false, nil
+		return nil, nil
 	case line.Sample == nil:
-		return reading{}, false, errors.New("holds neither a gpu nor a sample")
+		return nil, errors.New("holds neither a gpu nor a sample")
 	}
 	info, known := f.infos[line.UUID]
 	if !known {
-		return reading{}, false, fmt.Errorf("sample of GPU %q, of which no gpu line was before: the start of the recording is missing", line.UUID)
+		return nil, fmt.Errorf("sample of GPU %q, of which no gpu line was before: the start of the recording is missing", line.UUID)
 	}
 	line.Sample.Time = line.Sample.Time.UTC()
 	if err := checkRecorded(line.Sample); err != nil {
-		return reading{}, false, err
+		return nil, err
 	}
 	if last, known := f.last[line.UUID]; known && line.Sample.T <= last {
-		return reading{}, false, notAfter(line.UUID, line.Sample.T, last)
+		return nil, notAfter(line.UUID, line.Sample.T, last)
 	}
 	f.last[line.UUID] = line.Sample.T
-	return reading{info: info, sample: *line.Sample, status: line.Status}, true, nil
+	return &reading{info: info, sample: *line.Sample, status: line.Status}, nil
 }
 
 // notAfter returns the error of a sample whose time has not moved on.
@@ -177,7 +177,7 @@ func notAfter(uuid string, t, last time.Duration) error {
 		time.Unix(0, int64(t)).UTC().Format(form), uuid, time.Unix(0, int64(last)).UTC().Format(form))
 }
 
-func (*recordingFormat) end() []reading { return nil }
+func (*recordingFormat) end() []*reading { return nil }
 
 // parse reads a line. An unknown field is an error: a program that knows more wrote it, and it would be lost.
 func (f *recordingFormat) parse(text string) (recordingLine, error) {

@@ -173,7 +173,7 @@ func (d *replayDevice) advance() error {
 			return err
 		}
 		if next.info.UUID == d.info.UUID {
-			d.current, d.status = next, cmp.Or(next.status, d.status)
+			d.current, d.status = *next, cmp.Or(next.status, d.status)
 			return nil
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -172,7 +173,7 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 	if l.slow {
 		l.makeCurves(state)
 	}
-	for _, d := range state.memories() {
+	for d := range state.memories() {
 		d.Curve = l.memories[d.MemoryKey].curve
 	}
 	for i := range state.Processes {
@@ -183,7 +184,7 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 
 // remember adds a sample to the histories. It comes after find: an incident ends before the sample that misses the dead.
 func (l *loop) remember(sample *gpu.Sample, state *DeviceState) {
-	for _, d := range state.memories() {
+	for d := range state.memories() {
 		l.memories[d.MemoryKey].history.add(sample.T, d.Memory.Used, &d.Judgement.Device)
 	}
 	for i := range sample.Processes {
@@ -207,26 +208,20 @@ func (l *loop) makeCurves(state *DeviceState) {
 	for _, e := range l.processes.entries {
 		e.curve = nil
 	}
-	for _, p := range drawnOf(state.Processes, l.sampler.cfg.Detector.ClearThreshold()) {
+	for _, p := range drawnOf(state.Processes) {
 		e := l.processes.entries[keyOf(&p.Process)]
 		e.curve = curveOf(&e.history, l.memories[MemoryKey{Instance: p.Instance}], detector.Subject[gpu.ProcessID]{Kind: detector.KindMember, Key: p.ID})
 	}
 }
 
-// Suspect reports whether a process leaks or may leak: its growth is withheld, or its confidence is the given one or more.
-func (p *ProcessState) Suspect(confidence float64) bool {
-	v := &p.Verdict
-	return v.Judged && (v.Leak || v.Withheld != detector.WithheldNone || v.Confidence >= confidence)
-}
-
 // drawnOf returns the processes that have curves: the surest suspects and the largest others of each memory.
-func drawnOf(list []ProcessState, confidence float64) []*ProcessState {
+func drawnOf(list []ProcessState) []*ProcessState {
 	ranked := make([]*ProcessState, 0, len(list))
 	for i := range list {
 		ranked = append(ranked, &list[i])
 	}
 	slices.SortStableFunc(ranked, func(a, b *ProcessState) int {
-		return cmp.Or(-compareBool(a.Verdict.Leak, b.Verdict.Leak), -compareBool(a.Suspect(confidence), b.Suspect(confidence)), -cmp.Compare(a.Used.V, b.Used.V))
+		return cmp.Or(-compareBool(a.Verdict.Leak, b.Verdict.Leak), -compareBool(finding.Suspect(&a.Verdict), finding.Suspect(&b.Verdict)), -cmp.Compare(a.Used.V, b.Used.V))
 	})
 	type kind struct {
 		instance gpu.Opt[uint32]
@@ -234,7 +229,7 @@ func drawnOf(list []ProcessState, confidence float64) []*ProcessState {
 	}
 	room := map[kind]int{}
 	return slices.DeleteFunc(ranked, func(p *ProcessState) bool {
-		k := kind{p.Instance, p.Suspect(confidence)}
+		k := kind{p.Instance, finding.Suspect(&p.Verdict)}
 		room[k]++
 		return (k.suspect && room[k] > drawnSuspects) || (!k.suspect && room[k] > drawnLargest)
 	})

@@ -134,19 +134,6 @@ func TestWithheldLeaksAreLogged(t *testing.T) {
 	}
 }
 
-// What a process tells of the lines that allocate what leaks is said once.
-func TestSitesAreLogged(t *testing.T) {
-	state := func(s *allocator.Sites) *DeviceState {
-		return &DeviceState{SampleTime: fixtureAt(0), Processes: []ProcessState{{Process: gpu.Process{ID: gpu.ProcessID{PID: 7}, Owner: &gpu.Owner{Process: "train.py"}}, Sites: s}}}
-	}
-	done := &allocator.Sites{State: allocator.SitesDone, Asked: fixtureAt(2), Over: 5 * time.Minute, List: []allocator.Site{{Growth: 9, Line: "app/train.py:88 step"}}}
-	refused := &allocator.Sites{State: allocator.SitesRefused, Asked: fixtureAt(1), Reason: "it is old"}
-	var l findingLog
-	expect(t, "done", logged(&l, state(nil), state(refused), state(&allocator.Sites{State: allocator.SitesRecording, Asked: fixtureAt(2)}), state(done), state(done)),
-		`level=warn msg="the line that allocates most of what leaks" pid=7 process=train.py group= site="app/train.py:88 step" bytes=9 over=5m0s`)
-	expect(t, "nothing found", logged(&l, state(nil), state(&allocator.Sites{State: allocator.SitesDone, Asked: fixtureAt(3), Over: time.Minute})))
-}
-
 // TestLeakSites has lines become labels once a process has told all: not while it records.
 func TestLeakSites(t *testing.T) {
 	list := []allocator.Site{{Line: "a", Growth: 1}, {Line: "b", Growth: 2}, {Growth: 9}, {Line: "a", Growth: 3}}

@@ -22,7 +22,7 @@ func (l *loop) last(key MemoryKey, now *DeviceState) *Domain {
 		if state == nil || !state.Up {
 			continue
 		}
-		for _, d := range state.memories() {
+		for d := range state.memories() {
 			if d.MemoryKey == key && l.memories[key] != nil {
 				return &d
 			}

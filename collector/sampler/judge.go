@@ -40,7 +40,7 @@ func (l *loop) learn(sample *gpu.Sample) {
 	state := &l.learnt
 	state.Memory, state.Instances = sample.Memory, state.Instances[:0]
 	l.layOut(sample, state)
-	for _, d := range state.memories() {
+	for d := range state.memories() {
 		m := l.memories[d.MemoryKey]
 		frame, _ := l.frame(&d, sample)
 		l.observe(m, frame)
@@ -88,7 +88,7 @@ func unattributed(info gpu.Info, sample *gpu.Sample) gpu.Opt[uint64] {
 // judge runs the detector over the memories of the GPU.
 func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 	l.layOut(sample, state)
-	for _, d := range state.memories() {
+	for d := range state.memories() {
 		frame, index := l.frame(&d, sample)
 		if l.observe(l.memories[d.MemoryKey], frame) {
 			d.Judgement = l.take(&d, sample, index, state)
@@ -104,15 +104,9 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 
 // repartition follows the MIG layout. A new layout makes all old histories invalid, also one that was made while no exporter ran.
 func (l *loop) repartition(sample *gpu.Sample) {
-	known := l.laidOut
-	l.laidOut = true
-	instances := 0
-	for key := range l.memories {
-		if key.Instance.OK && !key.IsLimit() {
-			instances++
-		}
-	}
-	same := len(sample.Instances) == instances
+	before := l.instances
+	l.instances = gpu.Some(len(sample.Instances))
+	same := before.V == l.instances.V
 	for i := range sample.Instances {
 		m := l.memories[MemoryKey{Instance: gpu.Some(sample.Instances[i].ID)}]
 		same = same && m != nil && m.Profile == sample.Instances[i].Profile
@@ -122,7 +116,7 @@ func (l *loop) repartition(sample *gpu.Sample) {
 	}
 	whole := l.memories[wholeGPU]
 	whole.finding = finding.Memory{}
-	if known {
+	if before.OK {
 		whole.domain.Reset(detector.ReasonRepartition)
 		level.Info(l.logger).Log("msg", "MIG layout changed", "instances", len(sample.Instances))
 	}
@@ -223,7 +217,7 @@ func (l *loop) knows(key processKey) bool {
 
 // find decides what alerts say of each memory of the GPU.
 func (l *loop) find(state *DeviceState) {
-	for _, d := range state.Domains() {
+	for d := range state.Domains() {
 		if d.Judgement.T == 0 {
 			continue // nothing is known of it this time
 		}

@@ -103,7 +103,7 @@ func TestLimit(t *testing.T) {
 				t.Errorf("it ends in %g s, and the process in %v", left, p)
 			}
 			var said []finding.Message
-			for _, d := range state.Domains() {
+			for d := range state.Domains() {
 				said = append(said, d.Messages()...)
 			}
 			if len(said) != 1 || !strings.HasPrefix(said[0].Summary, c.says) || !strings.HasPrefix(said[0].Detail, "serve (pid 7) of pod ml/a, container main grows by 102 MiB/min.") {

@@ -57,6 +57,7 @@ type progress struct {
 	resolve   *Resolver // the rules that the series have been configured by
 	frames    finding.Frames
 	memories  map[MemoryKey]*memory // with wholeGPU
+	instances gpu.Opt[int]          // how many of memories are; absent before a sample of this exporter or an earlier one
 	processes processTable
 	peak      detector.Crest[uint64]
 	learnt    DeviceState // of learn, which would make one of 5 KiB for each sample
@@ -68,7 +69,6 @@ type progress struct {
 	fault     trouble
 	lost      bool // the GPU cannot be read, and what it held is gone
 	blind     bool // it is read, and does not tell how much memory is used
-	laidOut   bool // memories has the layout of a sample, or of an earlier exporter's last
 	exits     uint64
 	// ahead is how far the wall clock is ahead of the source's clock, because it was set.
 	ahead      time.Duration
@@ -188,7 +188,7 @@ func (l *loop) forget() {
 	if l.lost {
 		return
 	}
-	l.lost, l.laidOut = true, false
+	l.lost, l.instances = true, gpu.Opt[int]{}
 	whole := l.memories[wholeGPU]
 	*whole = memory{domain: whole.domain}
 	whole.domain.Reset(detector.ReasonDeviceReset)

@@ -6,6 +6,7 @@ package sampler
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -13,7 +14,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
-	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // Domain is a memory of its own: a GPU, a GPU instance of one in MIG mode, or a limit.
@@ -34,25 +34,30 @@ func (d *DeviceState) Name() string {
 }
 
 // Domains returns the memories of a GPU. In MIG mode these are only those of its instances: the GPU cannot run out of memory.
-func (d *DeviceState) Domains() []Domain {
-	list := d.memories()
-	if len(d.Instances) > 0 {
-		list = list[1:]
+func (d *DeviceState) Domains() iter.Seq[Domain] {
+	return func(yield func(Domain) bool) {
+		for m := range d.memories() {
+			if (m.MemoryKey != wholeGPU || len(d.Instances) == 0) && !yield(m) {
+				return
+			}
+		}
 	}
-	return list
 }
 
 // memories returns the memories of a GPU. The first one is that of the GPU, in MIG mode, too.
-func (d *DeviceState) memories() []Domain {
-	list := make([]Domain, 1, 1+len(d.Instances)+len(d.Limited))
-	list[0] = Domain{&d.MemoryState, d}
-	for i := range d.Instances {
-		list = append(list, Domain{&d.Instances[i], d})
+func (d *DeviceState) memories() iter.Seq[Domain] {
+	return func(yield func(Domain) bool) {
+		if !yield(Domain{&d.MemoryState, d}) {
+			return
+		}
+		for _, list := range [...][]MemoryState{d.Instances, d.Limited} {
+			for i := range list {
+				if !yield(Domain{&list[i], d}) {
+					return
+				}
+			}
+		}
 	}
-	for i := range d.Limited {
-		list = append(list, Domain{&d.Limited[i], d})
-	}
-	return list
 }
 
 // InstanceOf returns a GPU instance of which nothing more is known than its sample.
@@ -127,28 +132,26 @@ func (m *Domain) Messages() []finding.Message {
 	return m.Sample().Messages(found)
 }
 
-// Text says why a memory leaks, or why it does not.
-func (m *Domain) Text(cfg *detector.Config) string {
-	first := append(m.Messages(), finding.Message{})[0]
-	return cmp.Or(first.Detail, m.Sample().Why(cfg))
-}
-
-// Word returns the word for the verdict on a memory. If the hardware of the GPU pages, that is Broken, unless the memory leaks.
-func (m *Domain) Word(now time.Time, cfg *detector.Config) string {
+// Verdict returns the word for the verdict on a memory, and why it leaks, or why it does not. If the hardware of the GPU pages, they
+// are about that, unless the memory leaks.
+func (m *Domain) Verdict(now time.Time) (word, why string) {
 	v := &m.Judgement.Device
-	for _, said := range m.Device.Hardware(now).Messages() {
-		if said.Severity == finding.Page && !v.Leak {
-			return finding.Broken
-		}
+	hardware := append(m.Device.Hardware(now).Messages(), finding.Message{})[0]
+	first := append(m.Messages(), finding.Message{})[0]
+	switch {
+	case !m.Device.Up:
+		return finding.Unreadable, hardware.Detail
+	case hardware.Severity == finding.Page && !v.Leak:
+		return finding.Broken, hardware.Text()
+	case first.Detail == "" && !v.Judged && !v.Muted && !m.Memory.Used.OK:
+		return finding.NotJudged, "The driver does not tell how much of it is used."
 	}
-	return finding.Word(v, cfg)
+	return finding.Word(v), cmp.Or(first.Detail, finding.Why(v))
 }
 
-// Report sums up a node in words: with its worst message, or that there is none.
+// Report sums up a node in words: with its worst message, or one that there is none, which has no alert.
 type Report struct {
-	Severity finding.Severity
-	Headline string // one sentence, without its full stop
-	Detail   string
+	finding.Message
 	Messages []Said // the most urgent first
 }
 
@@ -165,66 +168,58 @@ func (r *Report) Say(of *Domain, list ...finding.Message) {
 	}
 }
 
-// Lead orders the messages. The first one is the headline.
+// Lead orders the messages. The first one sums up.
 func (r *Report) Lead() *Report {
 	slices.SortStableFunc(r.Messages, func(a, b Said) int { return a.Compare(&b.Message) })
 	if len(r.Messages) > 0 {
-		first := &r.Messages[0]
-		r.Severity, r.Headline, r.Detail = first.Severity, first.Summary, first.Details()
+		r.Message = r.Messages[0].Message
 	}
 	return r
 }
 
 // Report sums up all GPUs.
 func (s *State) Report() *Report {
-	r, down := s.calm(), 0
+	r := &Report{Message: s.calm()}
+	needless := len(s.Devices) == 0 && s.PCIDevices.OK && s.PCIDevices.V == 0 // without a GPU, a driver is not needed
+	if s.DriverReason != "" && s.DriverReason != ReasonStarting && !needless {
+		r.Say(nil, finding.Driver(s.DriverReason)) // first, because without it no GPU can be read
+	}
 	for _, d := range s.Devices {
 		r.Say(nil, d.Hardware(s.Time).Messages()...)
 		if !d.Up {
-			down++
 			continue
 		}
-		for _, m := range d.Domains() {
+		for m := range d.Domains() {
 			r.Say(&m, m.Messages()...)
 		}
 	}
-	needless := len(s.Devices) == 0 && s.PCIDevices.OK && s.PCIDevices.V == 0 // without a GPU, a driver is not needed
-	if s.DriverReason != "" && s.DriverReason != ReasonStarting && !needless {
-		r.Say(nil, finding.Driver(s.DriverReason))
-	}
-	if r.Lead(); down > 1 && r.Messages[0].Alert == finding.Lost {
-		r.Headline, r.Detail = fmt.Sprintf("%d of %d GPUs cannot be read", down, len(s.Devices)), r.Headline+"."
-	}
-	return r
+	return r.Lead()
 }
 
 // calm describes a node without a message. Its severity is finding.Unknown if no GPU is there, or one is not judged.
-func (s *State) calm() *Report {
+func (s *State) calm() finding.Message {
 	switch {
 	case s.DriverReason == ReasonStarting || len(s.Devices) == 0 && s.Awaited > 0:
-		return &Report{Severity: finding.Unknown, Headline: "Waiting for the driver", Detail: "This takes a few seconds."}
+		return finding.Message{Severity: finding.Unknown, Summary: "Waiting for the driver", Detail: "This takes a few seconds."}
 	case len(s.Devices) == 0:
-		return &Report{Severity: finding.Unknown, Headline: "No GPU found"}
+		return finding.Message{Severity: finding.Unknown, Summary: "No GPU found"}
 	}
-	judged, muted := 0, 0
+	judged, waiting := 0, 0
 	for _, d := range s.Devices {
-		list := d.Domains()
+		list := slices.Collect(d.Domains())
 		switch {
 		case slices.ContainsFunc(list, func(m Domain) bool { return m.Judgement.Device.Judged }):
 			judged++
-		case !slices.ContainsFunc(list, func(m Domain) bool { return !m.Judgement.Device.Muted }):
-			muted++
+		case slices.ContainsFunc(list, func(m Domain) bool { return !m.Judgement.Device.Muted }):
+			waiting++
 		}
 	}
-	r := &Report{Headline: "No leak found on " + humanize.Count(judged, "GPU")}
+	m := finding.Message{Summary: "No leak found on " + humanize.Count(judged, "GPU")}
 	if judged == 0 {
-		r.Headline = "Watching " + humanize.Count(len(s.Devices), "GPU")
+		m.Summary = "Watching " + humanize.Count(len(s.Devices), "GPU")
 	}
-	if muted > 0 {
-		r.Detail = fmt.Sprintf("Muted: %d.", muted)
+	if waiting > 0 {
+		m.Severity, m.Detail = finding.Unknown, fmt.Sprintf("Not judged yet: %d.", waiting)
 	}
-	if waiting := len(s.Devices) - judged - muted; waiting > 0 {
-		r.Severity, r.Detail = finding.Unknown, finding.Joined(" ", r.Detail, fmt.Sprintf("Not judged yet: %d.", waiting))
-	}
-	return r
+	return m
 }

@@ -64,8 +64,8 @@ func TestReport(t *testing.T) {
 		"one leaks":              {of(well, leaks, young), ticket, "GPU 0 leaks. The memory as a whole grows.", []finding.Severity{ticket}},
 		"one is lost, one leaks": {of(leaks, lost), page, "GPU 0 (T4) cannot be read. Reading it fails: GPU is lost. Its last sample is of ", []finding.Severity{page, ticket}},
 		"a leak that is small":   {of(well, small), note, "GPU 0 leaks. The memory as a whole grows. It has not given back 1.00 MiB", []finding.Severity{note}},
-		"the driver hangs":       {&State{DriverReason: "call_does_not_return", Devices: []*DeviceState{well}}, page, "The driver does not answer (call_does_not_return): a call into the driver hangs", []finding.Severity{page}},
-		"two are lost":           {of(well, lost, lost), page, "2 of 3 GPUs cannot be read. GPU 0 (T4) cannot be read.", []finding.Severity{page, page}},
+		"the driver hangs":       {&State{DriverReason: "call_does_not_return", Devices: []*DeviceState{well}}, page, "The driver does not answer (call_does_not_return).", []finding.Severity{page}},
+		"all lost, no driver":    {&State{DriverReason: "call_does_not_return", Devices: []*DeviceState{lost, lost}}, page, "The driver does not answer (call_does_not_return).", []finding.Severity{page, page, page}},
 		"errors of memory":       {of(well, errors), page, "GPU 0 (T4) has memory errors that could not be corrected.", []finding.Severity{page, ticket}},
 		"it needs a reset":       {of(well, reset), ticket, "GPU 0 (T4) waits for a reset.", []finding.Severity{ticket}},
 		"its memory is hot":      {of(well, hot), page, "GPU 0 (T4) is as hot as it may be.", []finding.Severity{page}},
@@ -73,18 +73,18 @@ func TestReport(t *testing.T) {
 		"a slice":                {of(slice), page, "GPU 0, MIG 3 (2g.20gb) runs out of memory in 1 min. The memory as a whole grows.", []finding.Severity{page}},
 		"all lost":               {of(lost), page, "GPU 0 (T4) cannot be read.", []finding.Severity{page}},
 		"young":                  {of(young), unknown, "Watching 1 GPU. Not judged yet: 1.", nil},
-		"some young, some muted": {of(well, young, muted), unknown, "No leak found on 1 GPU. Muted: 1. Not judged yet: 1.", nil},
-		"muted":                  {of(muted), note, "Watching 1 GPU. Muted: 1.", nil},
+		"some young, some muted": {of(well, young, muted), unknown, "No leak found on 1 GPU. Not judged yet: 1.", nil},
+		"muted":                  {of(muted), note, "Watching 1 GPU.", nil},
 		"blind":                  {of(blind), unknown, "Watching 1 GPU. Not judged yet: 1.", nil},
 		"no GPU":                 {of(), unknown, "No GPU found.", nil},
 		"awaited":                {&State{Awaited: 2}, unknown, "Waiting for the driver.", nil},
 		"starting":               {&State{DriverReason: ReasonStarting}, unknown, "Waiting for the driver.", nil},
-		"no driver":              {&State{DriverReason: "driver_not_loaded"}, page, "The driver does not answer (driver_not_loaded): ", []finding.Severity{page}},
+		"no driver":              {&State{DriverReason: "driver_not_loaded"}, page, "The driver does not answer (driver_not_loaded).", []finding.Severity{page}},
 		"a node without a GPU":   {&State{DriverReason: "library_not_found", PCIDevices: gpu.Some(0)}, unknown, "No GPU found.", nil},
-		"a GPU without a driver": {&State{DriverReason: "library_not_found", PCIDevices: gpu.Some(1)}, page, "The driver does not answer (library_not_found): ", []finding.Severity{page}},
+		"a GPU without a driver": {&State{DriverReason: "library_not_found", PCIDevices: gpu.Some(1)}, page, "The driver does not answer (library_not_found).", []finding.Severity{page}},
 	} {
 		r := c.state.Report()
-		text := finding.Joined(" ", r.Headline+".", r.Detail)
+		text := r.Text()
 		same := r.Severity == c.severity && strings.HasPrefix(text, c.text) && len(r.Messages) == len(c.said)
 		for i := range r.Messages {
 			same = same && r.Messages[i].Severity == c.said[i]

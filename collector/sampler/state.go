@@ -211,7 +211,7 @@ func (d *DeviceState) toWall(ahead time.Duration) {
 			v.Since += ahead
 		}
 	}
-	for _, m := range d.memories() {
+	for m := range d.memories() {
 		move(&m.Judgement.Device)
 		move(&m.Judgement.Residual)
 	}

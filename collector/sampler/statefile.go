@@ -249,10 +249,13 @@ func (l *loop) restore(h *deviceHistory) error {
 		key := processKey{gpu.ProcessID{PID: p.PID, Start: p.Start}, p.Instance}
 		l.processes.entries[key] = &processEntry{owner: &p.Owner, busy: p.Busy, limits: p.Limits}
 	}
-	memories := map[MemoryKey]*memory{}
+	memories, instances := map[MemoryKey]*memory{}, 0
 	for _, in := range h.Memories {
 		m := l.newMemory(MemoryState{MemoryKey: in.MemoryKey, Profile: in.Profile, Who: in.Labels})
 		memories[in.MemoryKey], m.finding = m, in.Finding
+		if in.Instance.OK && !in.IsLimit() {
+			instances++
+		}
 		if err := m.domain.Restore(in.Domain, outlives); err != nil {
 			return fmt.Errorf("GPU %s, instance %q: %w", h.UUID, InstanceID(in.Instance), err)
 		}
@@ -260,6 +263,6 @@ func (l *loop) restore(h *deviceHistory) error {
 	if memories[wholeGPU] == nil {
 		return fmt.Errorf("GPU %s: nothing of its own memory", h.UUID)
 	}
-	l.memories, l.laidOut = memories, true
+	l.memories, l.instances = memories, gpu.Some(instances)
 	return nil
 }

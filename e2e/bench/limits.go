@@ -80,7 +80,7 @@ func (e *exporter) ask() answer {
 	if e.state == nil {
 		return a
 	}
-	for _, d := range e.state.Domains() {
+	for d := range e.state.Domains() {
 		a.leak = a.leak || d.Judgement.Device.Judged && d.Judgement.Device.Leak
 		for _, m := range d.Messages() {
 			a.page = a.page || m.Due && m.Severity == finding.Page

@@ -75,8 +75,8 @@ func Add(app *kingpin.Application, commands command.Commands) {
 	unit, zone := "", ""
 	b.logs.AddFlags(cmd)
 	choice("output", "table, json (an object a line, for each series and step) or html (a page with plots).", outputTable, &b.output, outputTable, outputJSON, outputHTML)
-	choice("fail-on", "What the exit status 1 means: verdict (a series was called a leak), ticket (the mixin's rules would have made a ticket or paged) or page.", levelVerdict.String(), &b.failOn,
-		levelVerdict.String(), levelTicket.String(), levelPage.String())
+	choice("fail-on", "What the exit status 1 means: leak (a series was called one), ticket (the mixin's rules would have made a ticket or paged) or page.", levelLeak.String(), &b.failOn,
+		levelLeak.String(), levelTicket.String(), levelPage.String())
 	cmd.Flag("incidents", "Also tell what ended while its memory was full: who filled it, and whether an alert came before.").BoolVar(&b.incidents)
 	cmd.Flag("step", "Time between two verdicts of --output=json. Alarms between them count as well.").Default("1m").SetValue(cli.Duration("step", &b.step, leastStep, 24*time.Hour))
 	choice("unit", "Unit of the metric of --query: auto (from its name), B or MiB.", "auto", &unit, "auto", "B", "MiB")
@@ -296,13 +296,16 @@ func noMemory(list []*result) error {
 // judge runs the detector over a history.
 func (b *backtest) judge(ctx context.Context, h history.History) (f judgedFile, err error) {
 	j := newJudge(b.rules, b.step, b.output)
-	tells := map[*history.Memory]bool{} // that its used memory is known
 	err = h.Each(ctx, func(m *history.Memory, s *gpu.Sample) error {
 		if total := s.Memory.Total; total.OK && total.V > 0 && total.V < leastCapacity {
 			return fmt.Errorf("there are %s of memory at %s, less than any GPU has: check the unit, that of --unit or behind a name in --columns", humanize.Bytes(float64(total.V)), s.Time.Format(time.RFC3339))
 		}
-		tells[m] = tells[m] || s.Memory.Used.OK
-		if !tells[m] && s.ProcessesKnown { // a log of processes alone: their sum stands for the memory
+		g, err := j.of(m)
+		if err != nil {
+			return err
+		}
+		g.tells = g.tells || s.Memory.Used.OK
+		if !g.tells && s.ProcessesKnown { // a log of processes alone: their sum stands for the memory
 			s.Memory.Used, s.ProcessesComplete = history.SumOf(s.Processes), true
 		}
 		if b.capacity > 0 {
@@ -310,7 +313,8 @@ func (b *backtest) judge(ctx context.Context, h history.History) (f judgedFile, 
 				return err
 			}
 		}
-		return j.add(m, s)
+		j.add(g, s)
+		return nil
 	})
 	f.results, f.lines = j.end(), j.lines
 	if b.incidents {

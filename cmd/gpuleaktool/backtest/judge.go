@@ -41,7 +41,8 @@ type judgedGPU struct {
 	offline *sampler.Offline
 	results []*result           // of the GPU, or of each GPU instance that it has had
 	sample  gpu.Sample          // the last one, which was not judged yet
-	due     time.Duration       // its step
+	due     time.Duration       // its step; 0 before the first sample
+	tells   bool                // how much memory is used
 	has     sampler.DeviceState // the memories of the last sample
 }
 
@@ -49,19 +50,26 @@ func newJudge(rules *detectorconfig.Config, step time.Duration, output string) *
 	return &judge{rules: rules, common: rules.For(nil), step: step, interval: within(step), output: output, heights: detector.NewHeights(), gpus: map[*history.Memory]*judgedGPU{}, incidents: incident.NewStore("", mostIncidents, nil)}
 }
 
+// of returns what judges a memory.
+func (j *judge) of(m *history.Memory) (g *judgedGPU, err error) {
+	if g = j.gpus[m]; g != nil {
+		return g, nil
+	}
+	g = &judgedGPU{memory: m, has: sampler.DeviceState{Info: m.Info}}
+	if g.offline, err = sampler.NewOffline(m.Info, sampler.Config{
+		SlowInterval: neverDrawn, ProcessMax: detector.MaxMembers, Detector: j.common, Resolve: j.resolver(m), Incidents: j.incidents,
+	}, j.heights); err != nil {
+		return nil, err
+	}
+	j.gpus[m] = g
+	j.order = append(j.order, g)
+	return g, nil
+}
+
 // add takes a sample. Only the last one of each step is judged; the others are learnt from.
-func (j *judge) add(m *history.Memory, s *gpu.Sample) (err error) {
-	g := j.gpus[m]
+func (j *judge) add(g *judgedGPU, s *gpu.Sample) {
 	switch {
-	case g == nil:
-		g = &judgedGPU{memory: m}
-		if g.offline, err = sampler.NewOffline(m.Info, sampler.Config{
-			SlowInterval: neverDrawn, ProcessMax: detector.MaxMembers, Detector: j.common, Resolve: j.resolver(m), Incidents: j.incidents,
-		}, j.heights); err != nil {
-			return err
-		}
-		j.gpus[m] = g
-		j.order = append(j.order, g)
+	case g.due == 0: // it is the first one
 	case s.T > g.due:
 		j.judge(g, g.due, g.due%j.step == 0)
 	default:
@@ -73,27 +81,26 @@ func (j *judge) add(m *history.Memory, s *gpu.Sample) (err error) {
 	g.sample = *s // the caller uses the lists again
 	g.sample.Processes, g.sample.Instances = slices.Clone(s.Processes), slices.Clone(s.Instances)
 	has := &g.has
-	has.Info, has.Memory, has.Instances = m.Info, s.Memory, has.Instances[:0]
+	has.Memory, has.Instances = s.Memory, has.Instances[:0]
 	for i := range s.Instances {
 		has.Instances = append(has.Instances, sampler.InstanceOf(&s.Instances[i]))
 	}
-	for _, d := range has.Domains() {
+	for d := range has.Domains() {
 		j.result(g, &d).add(s.T, d.Memory)
 	}
-	return nil
 }
 
 // judge judges the last sample of a GPU, for the step at time t. line says that the step has lines.
 func (j *judge) judge(g *judgedGPU, t time.Duration, line bool) {
 	state := g.offline.Judge(&g.sample)
-	for _, d := range state.Domains() {
+	for d := range state.Domains() {
 		r := j.result(g, &d)
 		if d.IsLimit() {
 			r.add(g.sample.T, d.Memory)
 		}
-		r.judge(t, &d, &j.common)
+		r.judge(t, &d)
 		if j.output == outputJSON && line {
-			j.lines = append(j.lines, linesOf(g.memory.Labels, r, &d, t, &j.common)...)
+			j.lines = append(j.lines, linesOf(g.memory.Labels, r, &d, t)...)
 		}
 	}
 }
@@ -155,7 +162,12 @@ func (j *judge) end() (list []*result) {
 	})
 	for _, g := range j.order {
 		j.judge(g, g.sample.T, true)
-		list = append(list, g.results...)
+		for _, r := range g.results {
+			if r.said.MemoryState != nil {
+				r.word, r.text = r.said.Verdict(history.Wall(r.saidAt))
+			}
+			list = append(list, r)
+		}
 	}
 	slices.SortStableFunc(j.lines, func(a, b Line) int { return a.Time.Compare(b.Time) })
 	return list

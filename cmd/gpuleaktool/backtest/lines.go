@@ -57,11 +57,11 @@ func writeLines(w io.Writer, lines []Line, incidents []*incident.Incident) error
 }
 
 // linesOf returns the lines of a memory, and of the processes, pods and jobs on it. own are the labels of its GPU.
-func linesOf(own history.Labels, r *result, d *sampler.Domain, t time.Duration, cfg *detector.Config) (lines []Line) {
+func linesOf(own history.Labels, r *result, d *sampler.Domain, t time.Duration) (lines []Line) {
 	add := func(l history.Labels, used gpu.Opt[uint64], v *detector.Verdict) {
 		w := &v.Windows[0]
 		line := Line{
-			Time: history.Wall(t), Series: l, Verdict: fromstate.VerdictOf(v, cfg), Used: fromstate.Known(used), Capacity: fromstate.Known(d.Memory.Capacity()),
+			Time: history.Wall(t), Series: l, Verdict: fromstate.VerdictOf(v), Used: fromstate.Known(used), Capacity: fromstate.Known(d.Memory.Capacity()),
 			Slope: w.Slope.Finite(), R2: w.R2.Finite(), Spikes: w.Spikes.Finite(), Page: r.fires(levelPage, t), Ticket: r.fires(levelTicket, t), Limit: d.IsLimit(),
 		}
 		if by := d.Judgement.Evidence.String(); by != "" && v.SecondsToOOM.Finite() != nil {

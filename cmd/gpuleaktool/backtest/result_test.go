@@ -38,7 +38,9 @@ func judged(t *testing.T, minutes int, used func(minute int) float64) *result {
 		if u == silent {
 			continue
 		}
-		testkit.Must(t, j.add(m, &s))
+		g, err := j.of(m)
+		testkit.Must(t, err)
+		j.add(g, &s)
 	}
 	return j.end()[0]
 }
@@ -55,31 +57,31 @@ func TestEvents(t *testing.T) {
 		want []string // level, minutes from and to; - where it is open
 	}{
 		{"nothing", func(int) float64 { return 20 }, nil},
-		{"a leak", leak, []string{"verdict 68 -", "ticket 98 300", "page 303 -"}},
+		{"a leak", leak, []string{"leak 68 -", "ticket 98 300", "page 303 -"}},
 		{"a reading that fails ends nothing", func(i int) float64 {
 			if i%50 == 0 {
 				return -1
 			}
 			return leak(i)
-		}, []string{"verdict 68 -", "ticket 98 301", "page 304 -"}},
+		}, []string{"leak 68 -", "ticket 98 301", "page 304 -"}},
 		{"nor do nine minutes without a sample", func(i int) float64 {
 			if i > 150 && i < 159 {
 				return silent
 			}
 			return leak(i)
-		}, []string{"verdict 68 -", "ticket 98 300", "page 303 -"}},
+		}, []string{"leak 68 -", "ticket 98 300", "page 303 -"}},
 		{"after ten, the alert waits again", func(i int) float64 {
 			if i > 150 && i < 160 {
 				return silent
 			}
 			return leak(i)
-		}, []string{"verdict 68 -", "ticket 98 154", "ticket 190 300", "page 303 -"}},
+		}, []string{"leak 68 -", "ticket 98 154", "ticket 190 300", "page 303 -"}},
 		{"what is given back is over", func(i int) float64 {
 			if i > 200 {
 				return 20
 			}
 			return leak(i)
-		}, []string{"verdict 68 201", "ticket 98 201"}},
+		}, []string{"leak 68 201", "ticket 98 201"}},
 	} {
 		r := judged(t, 350, c.used)
 		var got []string
@@ -118,10 +120,11 @@ func TestMutedMemory(t *testing.T) {
 	v := detector.Verdict{Judged: true, Leak: true}
 	d := &sampler.DeviceState{Processes: []sampler.ProcessState{{Process: gpu.Process{Owner: &gpu.Owner{}}, Verdict: v}}}
 	d.Judgement.Device.Muted = true
-	if m := d.Domains()[0]; !leaks(&m) {
+	m := &sampler.Domain{MemoryState: &d.MemoryState, Device: d}
+	if !leaks(m) {
 		t.Error("it is none")
 	}
-	if d.Processes[0].Verdict.Leak = false; leaks(&d.Domains()[0]) {
+	if d.Processes[0].Verdict.Leak = false; leaks(m) {
 		t.Error("a memory leaks on which nothing does")
 	}
 }
@@ -176,7 +179,7 @@ func TestDistinguish(t *testing.T) {
 	}
 	distinguish(list)
 	want := []string{
-		"GPU 0 [GPU-a]", "GPU 0 [GPU-b]", "GPU 1 [GPU_I_ID=1]", "GPU 1 [GPU_I_ID=2]",
+		"GPU 0 [UUID=GPU-a]", "GPU 0 [UUID=GPU-b]", "GPU 1 [GPU_I_ID=1]", "GPU 1 [GPU_I_ID=2]",
 		"GPU 2 [cluster=a]", "GPU 2 [cluster=b]", "GPU 3",
 	}
 	for i, r := range list {
@@ -197,7 +200,7 @@ func TestHeadline(t *testing.T) {
 		return func(r *result) {
 			e := &event{eventKey: eventKey{level: l, alert: finding.Leak}}
 			e.From, e.Open, e.since = time.Duration(minutes)*time.Minute, true, 0
-			r.events, r.current[eventKey{level: levelVerdict}] = append(r.events, e), e
+			r.events, r.current[eventKey{level: levelLeak}] = append(r.events, e), e
 		}
 	}
 	fine, young := r(func(*result) {}), r(func(r *result) { r.judged = false })
@@ -219,7 +222,7 @@ func TestHeadline(t *testing.T) {
 			})}, "Would have ticketed at 1970-01-01 00:10 UTC for GPU 0, 50 min before the record ends.",
 		},
 		{[]*result{young}, "Would not have alerted. Judged: 0 of 1."},
-		{[]*result{fine, r(at(levelVerdict, 50))}, "Would not have alerted, only called it a leak at 1970-01-01 00:50 UTC for GPU 0, 10 min before the record ends."},
+		{[]*result{fine, r(at(levelLeak, 50))}, "Would not have alerted, only called it a leak at 1970-01-01 00:50 UTC for GPU 0, 10 min before the record ends."},
 		{[]*result{r(at(levelTicket, 10)), r(at(levelPage, 40))}, "Would have paged at 1970-01-01 00:40 UTC for GPU 0, 20 min before the record ends."},
 		{
 			[]*result{r(func(r *result) { at(levelTicket, 30)(r); r.capacity, r.from = detector.Value{}, "a.csv" })},

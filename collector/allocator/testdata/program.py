@@ -545,6 +545,62 @@ def scenario_refused():
     assert len(refusals._lines(torch.module, 0)) == 2 and refusals._lines(torch.module, 0) == [], "after a slow snapshot"
 
 
+def scenario_empty_cache():
+    """Has a memory that fills, and a cache in it."""
+    free, emptied, reserved, usual = [80 * GIB], [], [0], Torch.usual
+
+    def stats(ordinal):
+        return dict(usual(ordinal), reserved_bytes={"all": {"current": reserved[0]}})
+
+    torch = Torch(stats=stats)
+    torch.module._C = module("torch._C", _cuda_isHistoryEnabled=bool)
+    torch.cuda.memory.get_per_process_memory_fraction = lambda ordinal: fraction[0]
+    torch.cuda.get_device_properties = lambda ordinal: types.SimpleNamespace(total_memory=80 * GIB)
+    torch.cuda.mem_get_info = lambda ordinal: (free[0], 80 * GIB)
+    fraction = [1.0]
+    probe = load(torch)
+    for wrong in (0, 1.1, -1, float("nan")):
+        try:
+            probe.install(empty_cache_at=wrong)
+            assert False, wrong
+        except ValueError:
+            pass
+    begin(torch, probe)
+    cache = probe._cache
+    full, cached = int(0.08 * 80 * GIB), (3 + 8) * GIB
+    for option, free[0], reserved[0], fraction[0], want in (
+        (None, 0, cached, 1.0, 0),  # not asked for
+        (0.92, full + GIB, cached, 1.0, 0),  # not full
+        (0.92, full, cached - 1, 1.0, 0),  # a small cache
+        (0.92, full, cached, 1.0, 1),
+        (0.92, 60 * GIB, 18 * GIB, 0.25, 0),  # its limit of 20 GiB is not full
+        (0.92, 60 * GIB, 19 * GIB, 0.25, 1),
+        (0.92, 60 * GIB, 19 * GIB, 1.0, 0),
+    ):
+        emptied.clear()
+        torch.cuda.empty_cache = lambda: emptied.append(1)
+        with probe._probe._asking:  # its thread checks, too
+            cache._last = None
+            cache.empty_at = option
+            cache.check()
+            cache.check()  # within a minute
+            cache.empty_at = None
+        assert len(emptied) == want, (option, free, reserved, fraction, emptied)
+
+    def refuse():
+        emptied.append(1)
+        raise RuntimeError("captures_underway.empty() INTERNAL ASSERT FAILED")
+
+    torch.cuda.empty_cache, free[0], reserved[0] = refuse, full, cached
+    cache._last = None
+    probe.install(empty_cache_at=0.92)
+    while not emptied:  # the thread does, and goes on
+        time.sleep(0.005)
+    reserved[0] = 5 * GIB
+    wait(probe)
+    say(os.getpid())
+
+
 def scenario_cupy():
     """Uses its second GPU only: a context on the first one is not the probe's to make."""
     selected = []

@@ -49,7 +49,7 @@ func (h *Config) memoryCurve(m *sampler.Domain, id string, height float64) templ
 			}
 		}
 	}
-	p.Description = h.described(p, v)
+	p.Description = h.described(p)
 	return p.SVG()
 }
 
@@ -62,7 +62,7 @@ func (h *Config) processCurve(m *sampler.Domain, of *sampler.ProcessState, heigh
 	}
 	who, _ := whoIs(of.ID, of.Owner)
 	p.ID, p.Title, p.Height = nameOf(m, of)+"-curve", "Memory of "+who+" on "+m.Name(), height
-	p.Description = h.described(p, v)
+	p.Description = h.described(p)
 	return p.SVG()
 }
 
@@ -102,8 +102,8 @@ func (h *Config) plot(m *sampler.Domain, c *sampler.Curve, v *detector.Verdict, 
 // sinceEpoch returns a time as time since the Unix epoch.
 func sinceEpoch(t time.Time) time.Duration { return time.Duration(t.UnixNano()) }
 
-// described says what a curve shows.
-func (h *Config) described(p *plot.Plot, v *detector.Verdict) string {
+// described says what a curve shows, but for the figures beside it.
+func (h *Config) described(p *plot.Plot) string {
 	now := fromstate.SteadyTime(p.To)
 	at := func(t time.Duration) string { return h.moment(fromstate.SteadyTime(t), now, "15:04") }
 	var b strings.Builder
@@ -115,25 +115,12 @@ func (h *Config) described(p *plot.Plot, v *detector.Verdict) string {
 		fmt.Fprintf(&b, "; the capacity is %s", humanize.Bytes(p.Capacity))
 	}
 	b.WriteByte('.')
-	if n := len(p.Troughs); n > 1 {
-		fmt.Fprintf(&b, " The troughs went from %s to %s.", humanize.Bytes(p.Troughs[0].V), humanize.Bytes(p.Troughs[n-1].V))
-	}
-	if len(p.Fit) > 0 {
-		fmt.Fprintf(&b, " What is never given back grows by %s since %s.", humanize.Rate(v.Rate.V), at(v.Since))
-	}
 	if f := p.Forecast; f != nil {
-		text := " The memory is full at %s"
+		text := " The memory is full at %s."
 		if f.Doubtful {
-			text = " If it goes on, the memory is full at %s"
+			text = " If it goes on, the memory is full at %s."
 		}
 		fmt.Fprintf(&b, text, at(f.At))
-		switch {
-		case f.Upper-f.From.T > 365*24*time.Hour:
-			fmt.Fprintf(&b, ", with 90 %% not before %s", at(f.Lower))
-		case f.Lower < f.Upper:
-			fmt.Fprintf(&b, ", with 90 %% between %s and %s", at(f.Lower), at(f.Upper))
-		}
-		b.WriteByte('.')
 	}
 	return b.String()
 }

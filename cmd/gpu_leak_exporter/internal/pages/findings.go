@@ -12,21 +12,20 @@ import (
 
 // findings is the head of a page: the worst finding, or that there is none, and the others.
 type findings struct {
-	Headline, Detail string
-	Urgent, Well     bool // the headline is bad news, or good
-	First            said // the finding of the headline, if there is one
-	Others           []said
-	Rest             int // findings beyond the longest list
+	First        said
+	Urgent, Well bool // the first is bad news, or good
+	Others       []said
+	Rest         int // findings beyond the longest list
 }
 
-// said is one finding in words, with the addresses of its memory and its chapter of the runbook.
+// said is one finding in words, with the addresses of its memory and its chapter of the runbook, if it has them.
 type said struct {
 	Class, Summary, Details, Page, Runbook string
 }
 
 // findingsOf puts a report into words, with that many findings at most.
 func findingsOf(r *sampler.Report, most int) (f findings) {
-	f.Headline, f.Detail, f.Urgent = r.Headline, r.Detail, r.Severity >= finding.Ticket
+	f.First, f.Urgent = said{Summary: r.Summary, Details: r.Details()}, r.Severity >= finding.Ticket
 	f.Well = r.Severity == finding.Note && len(r.Messages) == 0
 	for i := range r.Messages {
 		m := &r.Messages[i]

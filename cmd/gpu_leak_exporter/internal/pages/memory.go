@@ -45,29 +45,26 @@ type fact struct{ Name, Text string }
 
 func (h *Config) card(m sampler.Domain, now time.Time) card {
 	id := nameOf(&m, nil)
-	c := card{ID: id, GPU: m.Name(), Model: m.Device.Info.Name, Class: "down", Verdict: finding.Unreadable, left: math.Inf(1), of: m}
+	c := card{ID: id, GPU: m.Name(), Model: m.Device.Info.Name, left: math.Inf(1), of: m}
+	c.Verdict, c.Why = m.Verdict(now)
+	c.Class = classes[c.Verdict]
 	if c.Anchor = m.Device.Info.UUID; m.Instance.OK {
 		c.Anchor += fmt.Sprintf("-mig-%d", m.Instance.V)
 	}
 	if m.IsLimit() {
 		c.Anchor = "" // alerts lead to its GPU
 	}
-	hardware := m.Device.Hardware(now).Messages()
 	if !m.Device.Up {
-		c.Why = hardware[0].Details()
 		return c
 	}
 	if m.Device.ProcessesKnown {
 		c.Model = finding.Joined(", ", c.Model, humanize.Count(countOf(&m), "process"))
 	}
-	c.Page, c.Memory, c.Verdict, c.Why = PredictPath+"/"+id, barOf(m.Memory), m.Word(now, &h.Detector), m.Text(&h.Detector)
-	if c.Verdict == finding.Broken {
-		c.Why = hardware[0].Text()
-	}
+	c.Page, c.Memory = PredictPath+"/"+id, barOf(m.Memory)
 	if s := m.Judgement.Device.SecondsToOOM.Finite(); s != nil {
 		c.left = *s
 	}
-	c.Class, c.Facts = classes[c.Verdict], h.facts(&m.Judgement.Device, m.Device.SampleTime)
+	c.Facts = h.facts(&m.Judgement.Device, m.Device.SampleTime)
 	return c
 }
 
@@ -104,7 +101,6 @@ func (h *Config) facts(v *detector.Verdict, now time.Time) (list []fact) {
 	leaks := v.Judged && v.Leak
 	add(leaks && v.Rate.OK, "Growth", humanize.Rate(v.Rate.V))
 	add(leaks && v.Leaked.V > 0 && v.Pattern != detector.PatternCrashLoop, "Kept", humanize.Bytes(v.Leaked.V)+" "+h.since(fromstate.SteadyTime(v.Since), now))
-	add(leaks, "Pattern", finding.Patterns[v.Pattern])
 	add(v.Judged && !v.Muted, "Leak confidence", finding.Percent(v.Confidence))
 	for i := range v.Windows {
 		if f := &v.Windows[i]; f.Slope.OK {
@@ -123,7 +119,7 @@ var urgency = []string{"bad", "down", "warn", "wait", "ok"}
 
 // classes has how urgent the words for a verdict are.
 var classes = map[string]string{
-	finding.Broken: "bad", finding.Leaks: "bad", finding.NotSure: "warn", finding.NoLeak: "ok",
+	finding.Unreadable: "down", finding.Broken: "bad", finding.Leaks: "bad", finding.NotSure: "warn", finding.NoLeak: "ok",
 	finding.NoLeakYet: "wait", finding.NotJudged: "wait", finding.Muted: "wait",
 }
 

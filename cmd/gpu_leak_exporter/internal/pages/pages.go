@@ -19,7 +19,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
-	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // Paths of what the exporter serves, besides that of the metrics, which an operator chooses. They are here because the
@@ -54,8 +53,6 @@ type Config struct {
 	State func() *sampler.State
 	// Note says that the GPUs are not real, on each page; "" where they are.
 	Note string
-	// Detector has the thresholds by which growth is a leak, and from which on none is ruled out.
-	Detector detector.Config
 	// MetricsPath is where the metrics are.
 	MetricsPath string
 	// Sites says that SitesPath is served, so that the start page leads there.
@@ -89,7 +86,7 @@ func NewMemory(h *Config, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue(memoryValue)
 		for _, d := range h.State().Devices {
-			for _, m := range d.Domains() {
+			for m := range d.Domains() {
 				if nameOf(&m, nil) == name {
 					next.ServeHTTP(w, r)
 					return

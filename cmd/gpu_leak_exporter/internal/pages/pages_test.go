@@ -22,10 +22,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testConfig has pages of a State, with thresholds and times that do not depend on where the test runs.
+// testConfig has pages of a State, with times that do not depend on where the test runs.
 func testConfig(s *sampler.State, note string) *Config {
 	return &Config{
-		State: func() *sampler.State { return found(s) }, Note: note, Detector: detector.DefaultConfig(), MetricsPath: "/metrics",
+		State: func() *sampler.State { return found(s) }, Note: note, MetricsPath: "/metrics",
 		Location: time.UTC, Logger: slog.New(slog.DiscardHandler),
 	}
 }
@@ -34,7 +34,7 @@ func testConfig(s *sampler.State, note string) *Config {
 func found(s *sampler.State) *sampler.State {
 	for _, d := range s.Devices {
 		d.Findings = nil
-		for _, m := range d.Domains() {
+		for m := range d.Domains() {
 			var memory finding.Memory
 			if v := &m.Judgement.Device; v.Leak && v.SecondsToOOM.Finite() != nil {
 				m.Judgement.Evidence = detector.EvidenceLeak

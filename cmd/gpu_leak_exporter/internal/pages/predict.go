@@ -40,7 +40,7 @@ func (h *Config) view(s *sampler.State, only string) *view {
 		if d.Up && d.Info.UnifiedMemory && !v.Only {
 			v.Notes = append(v.Notes, d.Name()+" has no memory of its own. What is shown is the memory of the host, and all its programs use it.")
 		}
-		for _, m := range d.Domains() {
+		for m := range d.Domains() {
 			if only == "" || only == nameOf(&m, nil) {
 				v.Cards = append(v.Cards, h.card(m, s.Time))
 			}
@@ -66,7 +66,7 @@ func (h *Config) view(s *sampler.State, only string) *view {
 
 // reportOn sums up one memory and the hardware of its GPU.
 func reportOn(c *card, now time.Time) *sampler.Report {
-	r := &sampler.Report{Severity: finding.Unknown, Headline: c.GPU + ": " + c.Verdict, Detail: c.Why}
+	r := &sampler.Report{Message: finding.Message{Severity: finding.Unknown, Summary: c.GPU + ": " + c.Verdict, Detail: c.Why}}
 	if c.Verdict == finding.NoLeak {
 		r.Severity = finding.Note
 	}
@@ -80,18 +80,7 @@ type room struct {
 	memories, processes int
 }
 
-// refreshed writes the time of the page. Simulated GPUs have a clock of their own, which it adds.
+// refreshed writes the time of the page.
 func (h *Config) refreshed(s *sampler.State) string {
-	const format = "2006-01-02 15:04:05 MST"
-	text := s.Time.In(h.Location).Format(format)
-	var latest time.Time
-	for _, d := range s.Devices {
-		if d.SampleTime.After(latest) {
-			latest = d.SampleTime
-		}
-	}
-	if h.Note != "" && !latest.IsZero() {
-		text += ", when the clock of these GPUs showed " + latest.In(h.Location).Format(format)
-	}
-	return text
+	return s.Time.In(h.Location).Format("2006-01-02 15:04:05 MST")
 }

@@ -39,7 +39,7 @@ func (h *Config) processes(m *sampler.Domain, left *room, all bool) (list []proc
 	var shown []*sampler.ProcessState
 	for i := range m.Device.Processes {
 		p := &m.Device.Processes[i]
-		if m.Has(&p.Process) && (p.Suspect(h.Detector.ClearThreshold()) || isZombie(p) || all && p.Curve != nil) {
+		if m.Has(&p.Process) && (finding.Suspect(&p.Verdict) || isZombie(p) || all && p.Curve != nil) {
 			shown = append(shown, p)
 		}
 	}
@@ -60,19 +60,16 @@ func (h *Config) process(m *sampler.Domain, p *sampler.ProcessState, left *room,
 	if p.Used.OK {
 		row.Held = humanize.Bytes(float64(p.Used.V))
 	}
+	row.Why = finding.Why(&p.Verdict)
 	switch {
 	case leakRate(p) > 0:
-		if row.Leaks, height, row.Why = true, leakHeight, finding.Inside[p.Grows]; all { // elsewhere those of the memory say nearly the same
+		if row.Leaks, height = true, leakHeight; all { // elsewhere those of the memory say nearly the same
 			row.Facts = h.facts(&p.Verdict, now)
 		}
+		row.Why = finding.Joined(" ", row.Why, finding.Inside[p.Grows])
 		row.Sites, row.Located = h.located(p.Sites, now)
-	case isZombie(p):
-		row.Why = finding.Patterns[detector.PatternZombie]
-		if p.Idle.OK {
-			row.Why += ", idle " + h.since(now.Add(-p.Idle.V), now)
-		}
-	default:
-		row.Why = finding.NotYet(&p.Verdict, &h.Detector)
+	case isZombie(p) && p.Idle.OK:
+		row.Why += " It is idle " + h.since(now.Add(-p.Idle.V), now) + "."
 	}
 	if left.processes > 0 {
 		if row.Plot = h.processCurve(m, p, height); row.Plot != "" {
@@ -98,7 +95,7 @@ func leakRate(p *sampler.ProcessState) float64 {
 func (h *Config) unreleased(m *sampler.Domain) (list []processRow) {
 	for i := range m.Device.Unreleased {
 		if u := &m.Device.Unreleased[i]; u.Instance == m.Instance && !m.IsLimit() {
-			row := processRow{Held: humanize.Bytes(float64(u.Used)), Why: finding.Stays + " " + h.since(fromstate.SteadyTime(u.At), m.Device.SampleTime)}
+			row := processRow{Held: humanize.Bytes(float64(u.Used)), Why: "It " + finding.Stays + " " + h.since(fromstate.SteadyTime(u.At), m.Device.SampleTime) + "."}
 			row.Who, row.Where = whoIs(u.ID, u.Owner)
 			list = append(list, row)
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
-	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // goldenJSON compares an answer with a file of testdata, with a line for each of its values.
@@ -40,8 +39,7 @@ func TestSites(t *testing.T) {
 // TestVerdicts is here, because the tests of gpuleaktool hold what it shows of these verdicts against the pages of the same
 // state.
 func TestVerdicts(t *testing.T) {
-	cfg := detector.DefaultConfig()
 	state := found(fixture())
 	state.Incidents = incidents()
-	goldenJSON(t, "verdicts.json", fromstate.Handler(func() *sampler.State { return state }, "", &cfg))
+	goldenJSON(t, "verdicts.json", fromstate.Handler(func() *sampler.State { return state }, ""))
 }

@@ -29,7 +29,7 @@ func (h *Config) moment(t, now time.Time, format string) string {
 
 // since writes a moment, and how long ago it was.
 func (h *Config) since(t, now time.Time) string {
-	return fmt.Sprintf("since %s (%s)", h.moment(t, now, "15:04"), humanize.Duration(max(0, now.Sub(t))))
+	return fmt.Sprintf("since %s (%s)", h.moment(t, now, "15:04"), humanize.Duration(now.Sub(t)))
 }
 
 // clock returns the wall clock s seconds after t; "" where that is a year or more.

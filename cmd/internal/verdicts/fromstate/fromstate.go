@@ -30,9 +30,9 @@ import (
 //	never     judged, and nothing foretells an end that it takes part in: seconds_to_oom is null
 //	foreseen  seconds_to_oom is a number, seconds_to_oom_lower and _upper its 90 %
 //	          interval; an end of it that is null is open
-func Handler(state func() *sampler.State, note string, cfg *detector.Config) http.Handler {
+func Handler(state func() *sampler.State, note string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		data := Of(state(), cfg)
+		data := Of(state())
 		data.Note = note
 		Answer(w, data)
 	})
@@ -45,10 +45,10 @@ func Answer(w http.ResponseWriter, data any) {
 }
 
 // Of returns what a state says. cfg has the thresholds where no rule says otherwise.
-func Of(s *sampler.State, cfg *detector.Config) verdicts.Data {
+func Of(s *sampler.State) verdicts.Data {
 	report := s.Report()
 	data := verdicts.Data{
-		Time: s.Time.UTC(), Severity: report.Severity.String(), Text: finding.Joined(" ", report.Headline+".", report.Detail), Findings: []verdicts.Finding{},
+		Time: s.Time.UTC(), Severity: report.Severity.String(), Text: report.Text(), Findings: []verdicts.Finding{},
 		Driver:  verdicts.Driver{Up: s.DriverReason == "", Reason: s.DriverReason, PCIDevices: Known(s.PCIDevices)},
 		Devices: []verdicts.Device{},
 	}
@@ -61,12 +61,12 @@ func Of(s *sampler.State, cfg *detector.Config) verdicts.Data {
 		data.Incident = &verdicts.Incident{Time: last.Time, Text: last.Text}
 	}
 	for _, d := range s.Devices {
-		data.Devices = append(data.Devices, deviceOf(d, s.Time, cfg))
+		data.Devices = append(data.Devices, deviceOf(d, s.Time))
 	}
 	return data
 }
 
-func deviceOf(d *sampler.DeviceState, now time.Time, cfg *detector.Config) verdicts.Device {
+func deviceOf(d *sampler.DeviceState, now time.Time) verdicts.Device {
 	device := func() map[string]string {
 		return map[string]string{"gpu": d.Info.IndexLabel(), "uuid": d.Info.UUID}
 	}
@@ -78,17 +78,17 @@ func deviceOf(d *sampler.DeviceState, now time.Time, cfg *detector.Config) verdi
 		return j // nothing else means anything
 	}
 	j.Memory, j.Unattributed = MemoryOf(d.Memory), Known(d.Unattributed)
-	addMemories(&j, d, now, cfg)
+	addMemories(&j, d, now)
 	for i := range d.Processes {
 		p := &d.Processes[i]
-		j.Processes = append(j.Processes, processOf(device(), p, cfg))
+		j.Processes = append(j.Processes, processOf(device(), p))
 	}
 	for i := range d.Workloads {
 		w := &d.Workloads[i]
 		labels := device()
 		labels["gpu_instance"] = sampler.InstanceID(w.Instance)
 		labels["namespace"], labels["pod"], labels["slurm_job"] = w.Namespace, w.Pod, w.SlurmJob
-		j.Workloads = append(j.Workloads, verdicts.Workload{Labels: labels, Used: w.Used, Verdict: VerdictOf(&w.Verdict, cfg)})
+		j.Workloads = append(j.Workloads, verdicts.Workload{Labels: labels, Used: w.Used, Verdict: VerdictOf(&w.Verdict)})
 	}
 	for i := range d.Unreleased {
 		u := &d.Unreleased[i]
@@ -100,9 +100,9 @@ func deviceOf(d *sampler.DeviceState, now time.Time, cfg *detector.Config) verdi
 }
 
 // addMemories adds the verdicts on the memories of a GPU: its own, and those of its instances and limits.
-func addMemories(j *verdicts.Device, d *sampler.DeviceState, now time.Time, cfg *detector.Config) {
-	for _, m := range d.Domains() {
-		part := verdicts.Part{Labels: maps.Clone(j.Labels), Memory: MemoryOf(m.Memory), Domain: domainOf(&m, now, cfg)}
+func addMemories(j *verdicts.Device, d *sampler.DeviceState, now time.Time) {
+	for m := range d.Domains() {
+		part := verdicts.Part{Labels: maps.Clone(j.Labels), Memory: MemoryOf(m.Memory), Domain: domainOf(&m, now)}
 		part.Labels["gpu_instance"] = sampler.InstanceID(m.Instance)
 		switch {
 		case m.IsLimit():
@@ -117,14 +117,14 @@ func addMemories(j *verdicts.Device, d *sampler.DeviceState, now time.Time, cfg 
 		}
 	}
 	if len(d.Instances) > 0 { // the GPU as a whole has statistics
-		j.Domain = domainOf(&sampler.Domain{MemoryState: &d.MemoryState, Device: d}, now, cfg)
+		j.Domain = domainOf(&sampler.Domain{MemoryState: &d.MemoryState, Device: d}, now)
 	}
 }
 
-func processOf(labels map[string]string, p *sampler.ProcessState, cfg *detector.Config) verdicts.Process {
+func processOf(labels map[string]string, p *sampler.ProcessState) verdicts.Process {
 	who := finding.Of(p.Owner)
 	NameProcess(labels, p.Instance, p.ID, &who)
-	j := verdicts.Process{Labels: labels, User: who.User, Used: Known(p.Used), Share: p.Share.Finite(), Verdict: VerdictOf(&p.Verdict, cfg)}
+	j := verdicts.Process{Labels: labels, User: who.User, Used: Known(p.Used), Share: p.Share.Finite(), Verdict: VerdictOf(&p.Verdict)}
 	if grows := p.Grows.String(); grows != "" {
 		j.Grows = &grows
 	}
@@ -143,15 +143,15 @@ func MemoryOf(m gpu.Memory) verdicts.Memory {
 	return verdicts.Memory{Total: Known(m.Total), Used: Known(m.Used), Free: Known(m.Free), Reserved: Known(m.Reserved)}
 }
 
-func domainOf(m *sampler.Domain, now time.Time, cfg *detector.Config) verdicts.Domain {
+func domainOf(m *sampler.Domain, now time.Time) verdicts.Domain {
 	j := &m.Judgement
 	if j.T == 0 { // no frame yet
 		return verdicts.Domain{}
 	}
 	d := verdicts.Domain{
-		Attributed: j.Attributed, Headroom: j.Headroom.Finite(), Rate: j.Rate.Finite(), Page: j.Page, Text: m.Text(cfg), Verdict: VerdictOf(&j.Device, cfg),
+		Attributed: j.Attributed, Headroom: j.Headroom.Finite(), Rate: j.Rate.Finite(), Page: j.Page, Verdict: VerdictOf(&j.Device),
 	}
-	d.Verdict.Text = m.Word(now, cfg)
+	d.Verdict.Text, d.Text = m.Verdict(now)
 	if by := j.Evidence.String(); by != "" {
 		d.Evidence = &by
 	}
@@ -159,9 +159,9 @@ func domainOf(m *sampler.Domain, now time.Time, cfg *detector.Config) verdicts.D
 }
 
 // VerdictOf returns the verdict on one memory series. cfg has the thresholds where no rule says otherwise.
-func VerdictOf(v *detector.Verdict, cfg *detector.Config) *verdicts.Verdict {
+func VerdictOf(v *detector.Verdict) *verdicts.Verdict {
 	j := &verdicts.Verdict{
-		Judged: v.Judged, Muted: v.Muted, Text: finding.Word(v, cfg), OOM: "unknown", Trough: v.Trough.Finite(), Spikes: v.SpikesTotal, Windows: []verdicts.Window{},
+		Judged: v.Judged, Muted: v.Muted, Text: finding.Word(v), OOM: "unknown", Trough: v.Trough.Finite(), Spikes: v.SpikesTotal, Windows: []verdicts.Window{},
 	}
 	for i := range v.Windows {
 		if f := &v.Windows[i]; f.Span > 0 {
