@@ -117,6 +117,11 @@ var exporterFamily = family{name: "exporter", always: true, metrics: []metric{
 	gauge("gpu_leak_exporter_state_file_write_timestamp_seconds",
 		"When the detector's histories were last written to --detector.state-file, in seconds since the Unix epoch.",
 		func(s *sampler.State) optional { return succeededAt(s.StateFile) }),
+	gauge("gpu_leak_exporter_incident_dir_last_write_successful",
+		"Whether (1 or 0) all incidents could be written to --incident.dir the last time. Absent before the first one, and without such a directory.",
+		func(s *sampler.State) optional {
+			return optional{V: oneIf(s.Incidents.Written.V), OK: s.Incidents.Written.OK}
+		}),
 }}
 
 // successful and succeededAt are absent where there is no such file; the latter also before the first success.

@@ -60,7 +60,7 @@ func fixture() *sampler.State {
 		Unresolved: 9,
 		Reload:     &sampler.FileState{Success: true, Time: time.Unix(1_771_234_890, 0)},
 		StateFile:  &sampler.FileState{Success: true, Time: time.Unix(1_771_234_567, 0)},
-		Incidents: incident.Snapshot{Counts: map[incident.Count]uint64{
+		Incidents: incident.Snapshot{Written: gpu.Some(true), Counts: map[incident.Count]uint64{
 			{Kind: incident.OutOfMemory}: 9001, {Kind: incident.OutOfMemory, By: "page"}: 9002, {Kind: incident.OutOfMemory, By: "nothing"}: 9003,
 			{Kind: incident.Lost}: 9004,
 		}},

@@ -242,22 +242,7 @@ func (p *parser) stateFlags() {
 	p.flag("detector.state-interval", "How much of the detector's windows a crash may lose.",
 		cli.Duration("detector.state-interval", &c.stateInterval, time.Second, time.Hour), "30s")
 	p.flag("incident.dir", "Directory in which the last 64 incidents outlive a restart, a JSON file each. Empty: they do not.",
-		cli.Checked("incident.dir", &c.incidentDir, checkDir), "")
-}
-
-// checkDir refuses what is no directory.
-func checkDir(s string) error {
-	if s == "" {
-		return nil
-	}
-	info, err := os.Stat(s)
-	if err == nil && !info.IsDir() {
-		err = errors.New("is no directory")
-	}
-	if err != nil {
-		return fmt.Errorf("make this directory first, and give it to the user of the exporter: %w", err)
-	}
-	return nil
+		cli.Checked("incident.dir", &c.incidentDir, func(dir string) error { return checkSaveFile(filepath.Join(dir, "incident.json")) }), "")
 }
 
 // checkSaveFile refuses a file that could never be written.
@@ -267,7 +252,7 @@ func checkSaveFile(s string) error {
 	}
 	info, err := os.Stat(filepath.Dir(s))
 	if err != nil {
-		return fmt.Errorf("its directory must be there: %w", err)
+		return fmt.Errorf("make this directory first, and give it to the user of the exporter: %w", err)
 	}
 	if !info.IsDir() {
 		return fmt.Errorf("%s is no directory", filepath.Dir(s))

@@ -92,10 +92,10 @@ func TestWrongCalls(t *testing.T) {
 		{"--sample.slow-interval=500ms", "--sample.slow-interval=500ms must not be below --sample.interval=1s"},
 		{"--nvml.timeout=0s", "--nvml.timeout=0s: must be between 1s and 10m"},
 		{"--path.procfs=/none --web.listen-address=127.0.0.1:0", "--path.procfs=/none: ProcFS: could not read \"/none\": stat /none: no such file or directory"},
-		{"--detector.state-file=/none/state", "--detector.state-file=/none/state: its directory must be there: stat /none: no such file or directory"},
+		{"--detector.state-file=/none/state", "--detector.state-file=/none/state: make this directory first, and give it to the user of the exporter: stat /none: no such file or directory"},
 		{"--detector.state-file=" + dir, "--detector.state-file=" + dir + ": is not a file"},
 		{"--incident.dir=/none", "--incident.dir=/none: make this directory first, and give it to the user of the exporter: stat /none: no such file or directory"},
-		{"--incident.dir=" + rules, "--incident.dir=" + rules + ": make this directory first, and give it to the user of the exporter: is no directory"},
+		{"--incident.dir=" + rules, "--incident.dir=" + rules + ": " + rules + " is no directory"},
 		{"--detector.state-interval=0s", "--detector.state-interval=0s: must be between 1s and 1h"},
 		{"--detector.window=30s", "--detector.window=30s: must be between 1m and 1d"},
 		{

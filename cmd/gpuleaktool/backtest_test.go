@@ -205,7 +205,7 @@ func TestBacktestErrors(t *testing.T) {
 		{"--prometheus.url=http://localhost:1 --query=a --start=-1h --end=-2h", "is not before --end"},
 		{"--prometheus.url=http://localhost:1 --query=a --start=-1h --http.config.file=" + dir + "/absent", "--http.config.file=" + dir + "/absent: "},
 		{"--output=xml testdata/leak.csv", "--output=xml: choose one of table, json, html"},
-		{"--fail-on=leak testdata/leak.csv", "--fail-on=leak: choose one of verdict, ticket, page"},
+		{"--fail-on=verdict testdata/leak.csv", "--fail-on=verdict: choose one of leak, ticket, page"},
 		{"--columns=timestamp,used --prometheus.url=http://localhost:1 --query=a --start=-1h", "leave them out with --prometheus.url"},
 		{"--columns=timestamp,gpu testdata/leak.csv", "testdata/leak.csv: no column of used memory: record with"},
 		{"--log.start=today testdata/leak.csv", "--log.start=today: is no time such as 2026-03-01"},
@@ -322,13 +322,13 @@ func TestFailOn(t *testing.T) {
 		file, failOn string
 		code         int
 	}{
-		{"leak.csv", "verdict", exitLeak},
+		{"leak.csv", "leak", exitLeak},
 		{"leak.csv", "ticket", exitLeak},
 		{"leak.csv", "page", exitLeak},
-		{"withheld.csv", "verdict", exitLeak},
+		{"withheld.csv", "leak", exitLeak},
 		{"withheld.csv", "ticket", exitLeak},
 		{"withheld.csv", "page", exitOK},
-		{"healthy.csv", "verdict", exitOK},
+		{"healthy.csv", "leak", exitOK},
 		{"healthy.csv", "page", exitOK},
 	} {
 		if code, _, stderr := tool(t.Context(), "backtest", "--fail-on="+c.failOn, "testdata/"+c.file); code != c.code {

@@ -193,7 +193,7 @@ func TestOtherLogs(t *testing.T) {
 				if strings.Contains(c[4], "--capacity") {
 					paged = "Would have "
 				}
-				if code != exitLeak || stderr != "" || !strings.Contains(stdout, paged) || !strings.Contains(stdout, "2026-03-01 13:08 UTC  verdict ") {
+				if code != exitLeak || stderr != "" || !strings.Contains(stdout, paged) || !strings.Contains(stdout, "2026-03-01 13:08 UTC  leak ") {
 					t.Errorf("exit code %d, %s%s\n%.300s", code, stderr, stdout, made)
 				}
 			})

@@ -40,11 +40,8 @@ const (
 	XID         Kind = "xid"       // an XID error that ends programs
 )
 
-// Kinds are all kinds. Growth can foretell the first three.
-var Kinds = []Kind{OutOfMemory, Limit, Refused, Lost, XID}
-
-// Foreseeable reports whether growth can foretell incidents of this kind.
-func (k Kind) Foreseeable() bool { return k == OutOfMemory || k == Limit || k == Refused }
+// foreseeable has for all kinds whether growth can foretell them.
+var foreseeable = map[Kind]bool{OutOfMemory: true, Limit: true, Refused: true, Lost: false, XID: false}
 
 // Incident is what was known at one end. It is immutable once a Store has it, and is the document that the exporter writes.
 type Incident struct {
@@ -142,7 +139,7 @@ func (i *Incident) describe() string {
 	default:
 		text = name + " ended when " + i.Memory + " was full"
 	}
-	if i.Kind.Foreseeable() && i.Used.OK && i.Capacity.OK {
+	if foreseeable[i.Kind] && i.Used.OK && i.Capacity.OK {
 		text += fmt.Sprintf(" (%s of %s)", humanize.Bytes(float64(i.Used.V)), humanize.Bytes(float64(i.Capacity.V)))
 	}
 	if most, bytes, over := i.filler(); most != nil && most.Used.OK {
@@ -155,7 +152,14 @@ func (i *Incident) describe() string {
 			text += ", " + humanize.Bytes(float64(bytes)) + " more than " + humanize.Duration(over) + " before"
 		}
 	}
-	return finding.Joined(" ", text+".", i.foreseen())
+	text += "."
+	switch at := i.Finding.At; {
+	case !foreseeable[i.Kind]:
+		return text
+	case at != nil:
+		return text + " A " + i.Finding.By + " had come " + humanize.Duration(i.Time.Sub(*at)) + " before."
+	}
+	return finding.Joined(" ", text, "No alert came before.", i.Finding.Reason)
 }
 
 // filler returns the process that grew most, or else holds most, and its growth; nil without processes.
@@ -168,16 +172,4 @@ func (i *Incident) filler() (most *Process, grown uint64, over time.Duration) {
 		}
 	}
 	return most, grown, over
-}
-
-// foreseen says whether an alert came before; "" of what growth cannot foretell.
-func (i *Incident) foreseen() string {
-	f := &i.Finding
-	switch {
-	case !i.Kind.Foreseeable():
-		return ""
-	case f.At != nil:
-		return "A " + f.By + " had come " + humanize.Duration(i.Time.Sub(*f.At)) + " before."
-	}
-	return finding.Joined(" ", "No alert came before.", f.Reason)
 }

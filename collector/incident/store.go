@@ -4,6 +4,7 @@
 package incident
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,6 @@ import (
 	"regexp"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-kit/log"
@@ -27,8 +27,6 @@ import (
 const (
 	// Most is how many incidents an exporter keeps. Half of them can be of one minute: in a storm the others are only counted.
 	Most = 64
-	// maxSize bounds an incident as JSON.
-	maxSize = 256 << 10
 	// exitWithin is how long after a process the exit code of its container may come.
 	exitWithin = 2 * time.Minute
 	// Page is where the exporter shows incidents, each at its ID.
@@ -37,24 +35,31 @@ const (
 	suffix = ".json"
 )
 
+// file is that of an incident: its JSON alone.
+var file = savefile.Kind{Name: "incident", Most: 256 << 10}
+
 // ofIncident matches the names of the files of incidents. Others may lie beside them.
 var ofIncident = regexp.MustCompile("^" + prefix + `\d{8}T\d{6}\.\d{3}Z-.*\` + suffix + "$")
 
-// Store keeps the last incidents, and writes them into a directory if it has one. All methods but Run may be called from any goroutine,
-// and touch no file.
+// Store keeps the last incidents, and writes them into a directory if it has one. All methods but Run and Save may be called from any
+// goroutine, and touch no file.
 type Store struct {
 	dir    string
 	most   int
 	logger log.Logger
-	mu     sync.Mutex // of those that change it
-	now    atomic.Pointer[Snapshot]
-	queue  chan *Incident // to be written
+	added  chan struct{} // has Run save
+	mu     sync.Mutex    // never held while a file is touched
+	now    Snapshot
+	saving sync.Mutex  // of Save
+	saved  []*Incident // what is on the disk
 }
 
-// Snapshot is what a Store has at one moment. It is immutable.
+// Snapshot is what a Store has at one moment.
 type Snapshot struct {
-	List   []*Incident // the oldest first
+	List   []*Incident // the newest first
 	Counts map[Count]uint64
+	// Written tells whether all could be written the last time; absent before that, and without a directory.
+	Written gpu.Opt[bool]
 }
 
 // Count counts incidents since the exporter started.
@@ -68,115 +73,133 @@ func NewStore(dir string, most int, logger log.Logger) *Store {
 	if logger == nil {
 		logger = log.NewNopLogger()
 	}
-	s := &Store{dir: dir, most: most, logger: logger, queue: make(chan *Incident, most)}
-	counts := map[Count]uint64{}
-	for _, k := range Kinds {
-		counts[Count{Kind: k}] = 0 // increase() does not see the first one of a series that begins with it
+	s := &Store{dir: dir, most: most, logger: logger, added: make(chan struct{}, 1)}
+	s.saved = s.read()
+	s.now = Snapshot{List: slices.Clone(s.saved), Counts: map[Count]uint64{}}
+	for k, foreseeable := range foreseeable {
+		s.now.Counts[Count{Kind: k}] = 0 // increase() does not see the first one of a series that begins with it
 		for _, by := range []string{"page", "ticket", "nothing"} {
-			if k.Foreseeable() {
-				counts[Count{k, by}] = 0
+			if foreseeable {
+				s.now.Counts[Count{k, by}] = 0
 			}
 		}
 	}
-	s.now.Store(&Snapshot{List: s.read(), Counts: counts})
 	return s
 }
 
 // Now returns what there is. It does not block.
-func (s *Store) Now() *Snapshot { return s.now.Load() }
+func (s *Store) Now() Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Snapshot{slices.Clone(s.now.List), maps.Clone(s.now.Counts), s.now.Written}
+}
 
 // Add counts an incident, gives it its ID and text, and keeps it.
 func (s *Store) Add(i *Incident) {
+	if s.keep(i) {
+		level.Warn(s.logger).Log("msg", i.Text, "kind", i.Kind, "page", Page+"#"+i.ID)
+		s.wake()
+	}
+}
+
+// keep is Add without the log and the disk. It reports whether there was a place: in a storm there is none.
+func (s *Store) keep(i *Incident) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := *s.now.Load()
-	next.Counts = maps.Clone(next.Counts)
-	next.Counts[Count{Kind: i.Kind}]++
-	if i.Kind.Foreseeable() {
-		next.Counts[Count{i.Kind, i.Finding.By}]++
+	s.now.Counts[Count{Kind: i.Kind}]++
+	if foreseeable[i.Kind] {
+		s.now.Counts[Count{i.Kind, i.Finding.By}]++
 	}
-	n := len(next.List)
-	if storm := n - s.most/2; storm < 0 || i.Time.Sub(next.List[storm].Time).Abs() >= time.Minute { // the clock may have been set back
-		i.Version, i.Text = Version, i.describe()
-		id := fmt.Sprintf("%s-gpu%s-%s", i.Time.UTC().Format("20060102T150405.000Z"), i.GPU, i.Kind)
-		i.ID = id
-		for same := 2; slices.ContainsFunc(next.List, func(x *Incident) bool { return x.ID == i.ID }); same++ {
-			i.ID = fmt.Sprintf("%s-%d", id, same)
-		}
-		next.List = append(slices.Clone(next.List[max(0, n+1-s.most):]), i)
-		level.Warn(s.logger).Log("msg", i.Text, "kind", i.Kind, "page", Page+"#"+i.ID)
-		s.enqueue(i)
+	list, half := s.now.List, s.most/2
+	if len(list) >= half && i.Time.Sub(list[half-1].Time).Abs() < time.Minute { // the clock may have been set back
+		return false
 	}
-	s.now.Store(&next)
+	i.Version, i.Text = Version, i.describe()
+	id := fmt.Sprintf("%s-gpu%s-%s", i.Time.UTC().Format("20060102T150405.000Z"), i.GPU, i.Kind)
+	i.ID = id
+	for same := 2; slices.ContainsFunc(list, func(x *Incident) bool { return x.ID == i.ID }); same++ {
+		i.ID = fmt.Sprintf("%s-%d", id, same)
+	}
+	s.now.List = slices.Insert(list[:min(len(list), s.most-1)], 0, i)
+	return true
 }
 
 // Exited notes the exit code of a container in the incidents of its processes.
 func (s *Store) Exited(containerID string, code int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := *s.now.Load()
-	next.List = slices.Clone(next.List)
-	for k, i := range next.List {
-		of := func(p Process) bool { return p.Ended && p.ContainerID == containerID && !p.ExitCode.OK }
-		if !slices.ContainsFunc(i.Processes, of) || time.Since(i.Time) > exitWithin {
+	for k, i := range s.now.List {
+		if time.Since(i.Time) > exitWithin {
 			continue
 		}
 		with := *i
 		with.Processes = slices.Clone(i.Processes)
 		for n := range with.Processes {
-			if of(with.Processes[n]) {
-				with.Processes[n].ExitCode = gpu.Some(code)
+			if p := &with.Processes[n]; p.Ended && p.ContainerID == containerID && !p.ExitCode.OK {
+				p.ExitCode, s.now.List[k] = gpu.Some(code), &with
 			}
 		}
-		next.List[k] = &with
-		s.enqueue(&with)
 	}
-	s.now.Store(&next)
+	s.wake()
 }
 
-// enqueue has Run write an incident. If the disk is that slow, it stays in memory only.
-func (s *Store) enqueue(i *Incident) {
-	if s.dir == "" {
-		return
-	}
+// wake has Run save what is new.
+func (s *Store) wake() {
 	select {
-	case s.queue <- i:
-	default:
+	case s.added <- struct{}{}:
+	default: // it will
 	}
 }
 
-// Run writes incidents until ctx is done, and then those that wait.
+// Run saves incidents until ctx is done.
 func (s *Store) Run(ctx context.Context) {
-	failed := false
 	for {
 		select {
-		case i := <-s.queue:
-			err := s.write(i)
-			if err != nil && !failed {
-				level.Error(s.logger).Log("msg", "incidents cannot be written, they are kept in memory", "dir", s.dir, "err", err)
-			}
-			failed = err != nil
 		case <-ctx.Done():
-			for len(s.queue) > 0 {
-				_ = s.write(<-s.queue) // the next exporter has one less
-			}
 			return
+		case <-s.added:
+			s.Save()
 		}
 	}
 }
 
-// write writes an incident, and removes the oldest beyond the most.
+// Save writes the incidents that are not on the disk. After an error it writes them again with the next one.
+func (s *Store) Save() {
+	if s.dir == "" || !s.saving.TryLock() { // Run is stuck at the disk
+		return
+	}
+	defer s.saving.Unlock()
+	now := s.Now()
+	if slices.Equal(now.List, s.saved) {
+		return
+	}
+	var err error
+	for _, i := range now.List {
+		if !slices.Contains(s.saved, i) {
+			err = cmp.Or(err, s.write(i))
+		}
+	}
+	if err = cmp.Or(err, s.clear()); err == nil {
+		s.saved = now.List
+	} else if now.Written != gpu.Some(false) {
+		level.Error(s.logger).Log("msg", "incidents cannot be written, they are kept in memory", "dir", s.dir, "err", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now.Written = gpu.Some(err == nil)
+}
+
+// write writes an incident.
 func (s *Store) write(i *Incident) error {
 	text, err := json.Marshal(i)
 	if err != nil {
 		return err
 	}
-	if len(text) > maxSize {
-		return fmt.Errorf("%s has %d bytes, and the most are %d", i.ID, len(text), maxSize)
-	}
-	if err := savefile.Replace(filepath.Join(s.dir, prefix+i.ID+suffix), text); err != nil {
-		return err
-	}
+	return file.Write(filepath.Join(s.dir, prefix+i.ID+suffix), text)
+}
+
+// clear removes the oldest files beyond the most.
+func (s *Store) clear() error {
 	names, err := s.names()
 	for _, name := range names[:max(0, len(names)-s.most)] {
 		err = errors.Join(err, os.Remove(filepath.Join(s.dir, name)))
@@ -202,7 +225,7 @@ func (s *Store) read() (list []*Incident) {
 	}
 	names, err := s.names()
 	bad := 0
-	for _, name := range names[max(0, len(names)-s.most):] {
+	for _, name := range slices.Backward(names[max(0, len(names)-s.most):]) {
 		i, failed := readFile(filepath.Join(s.dir, name))
 		if failed != nil {
 			err = fmt.Errorf("%s: %w", name, failed)
@@ -219,14 +242,7 @@ func (s *Store) read() (list []*Incident) {
 
 // readFile reads the file of an incident.
 func readFile(path string) (*Incident, error) {
-	is, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, err
-	case is.Size() > maxSize:
-		return nil, fmt.Errorf("it has %d bytes, and the most are %d", is.Size(), maxSize)
-	}
-	text, err := os.ReadFile(path)
+	text, err := file.Read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -243,10 +259,11 @@ func parse(text []byte) (*Incident, error) {
 	if err := json.Unmarshal(text, i); err != nil {
 		return nil, err
 	}
+	_, known := foreseeable[i.Kind]
 	switch {
 	case i.Version != Version:
 		return nil, fmt.Errorf("it is of version %d of the layout, not %d", i.Version, Version)
-	case !slices.Contains(Kinds, i.Kind) || i.ID == "" || i.Step != Step.Seconds() || len(i.Course) > maxCourse || len(i.Processes) > MaxProcesses:
+	case !known || i.ID == "" || i.Step != Step.Seconds() || len(i.Course) > maxCourse || len(i.Processes) > MaxProcesses:
 		return nil, errors.New("it is no incident")
 	case i.Start.Year() < 1970 || i.Time.Year() > 2200 || i.Start.After(i.Time) || i.Time.Sub(i.Start) >= Span+Step:
 		return nil, errors.New("its course is not the hour before it")

@@ -29,11 +29,11 @@ func later(d time.Duration) *Incident {
 	return i
 }
 
-// written has the Store write all that waits.
-func written(s *Store) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	s.Run(ctx)
+// kept returns the incidents of a Store, the oldest first.
+func kept(s *Store) []*Incident {
+	list := s.Now().List
+	slices.Reverse(list)
+	return list
 }
 
 // filesIn returns the names in a directory.
@@ -62,7 +62,7 @@ func TestStoreGoesOn(t *testing.T) {
 		i.Finding = Finding{Text: "GPU 0 leaks.", By: "ticket", At: &at, Since: &at}
 		i.Processes[0].Allocator, i.Processes[0].Lines = &gpu.Allocator{Reserved: gpu.Some(uint64(5))}, []Line{{"a.py:1 <f>", 3}}
 		s.Add(i)
-		written(s)
+		s.Save()
 	}
 	now := s.Now()
 	equal(t, len(now.List), 4, "incidents in memory")
@@ -76,19 +76,27 @@ func TestStoreGoesOn(t *testing.T) {
 			t.Errorf("%s: mode %v, %v", name, is.Mode(), err)
 		}
 	}
-	equal(t, now.List[3].ID, "20260301T180000.000Z-gpu0-oom", "an ID")
+	equal(t, now.List[0].ID, "20260301T180000.000Z-gpu0-oom", "an ID")
 	want = append(want, foreign...)
 	slices.Sort(want)
 	equal(t, filesIn(t, dir), want, "the files")
-	if lines := strings.Count(out.String(), "\n"); lines != 7 || !strings.Contains(out.String(), "page=/incidents#"+now.List[3].ID) {
+	if lines := strings.Count(out.String(), "\n"); lines != 7 || !strings.Contains(out.String(), "page=/incidents#"+now.List[0].ID) {
 		t.Errorf("the log:\n%s", &out)
 	}
 	out.Reset()
-	again := NewStore(dir, 4, log.NewLogfmtLogger(&out)).Now()
+	next := NewStore(dir, 4, log.NewLogfmtLogger(&out))
+	again := next.Now()
 	equal(t, again.List, now.List, "what was read")
 	equal(t, again.Counts[Count{Kind: OutOfMemory}], 0, "the count of another exporter")
 	equal(t, again.Counts, NewStore("", 4, nil).Now().Counts, "the counts of a new one")
 	equal(t, out.String(), "", "the log of a good directory")
+	must(t, os.RemoveAll(dir))
+	next.Save()
+	equal(t, next.Now().Written, gpu.Opt[bool]{}, "whether what was read is written again")
+	must(t, os.Mkdir(dir, 0o700))
+	next.Add(later(9 * time.Hour))
+	next.Save()
+	equal(t, filesIn(t, dir), []string{"incident-20260301T210000.000Z-gpu0-oom.json"}, "what is written beside what was read")
 }
 
 // TestBadFiles has files that cannot be used beside a good one: it is there, one line tells of the others, and they stay.
@@ -110,7 +118,7 @@ func TestBadFiles(t *testing.T) {
 		"cut":                      string(text[:len(text)/2]),
 		"empty":                    "",
 		"zeros":                    string(make([]byte, 100)),
-		"too long":                 changed(func(x *Incident) { x.Text = strings.Repeat("x", maxSize) }),
+		"too long":                 changed(func(x *Incident) { x.Text = strings.Repeat("x", int(file.Most)) }),
 		"of a later version":       changed(func(x *Incident) { x.Version++ }),
 		"a copy":                   string(text),
 		"of no kind":               changed(func(x *Incident) { x.Kind = "other" }),
@@ -142,38 +150,55 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestDirectoryThatFails has a directory that cannot be written for a while: incidents are in memory, one line tells it, and the next
-// one is written once that is possible.
+// TestDirectoryThatFails has a directory that cannot be written for a while: incidents are in memory, one line and the Store tell it, and
+// all are written with the next one once that is possible. A directory that fails again is told again.
 func TestDirectoryThatFails(t *testing.T) {
-	parent := t.TempDir()
-	dir := filepath.Join(parent, "late")
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		s := NewStore(dir, Most, log.NewLogfmtLogger(log.NewSyncWriter(&out)))
-		equal(t, strings.Count(out.String(), "\n"), 1, "lines of the log on an absent directory")
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { s.Run(ctx) })
-		for n := range 4 {
-			if n == 3 {
-				must(t, os.Mkdir(dir, 0o700))
+	for name, inTheWay := range map[string]func(dir string) error{
+		"absent":               func(string) error { return nil },
+		"below a regular file": func(dir string) error { return os.WriteFile(filepath.Dir(dir), nil, 0o600) },
+		"of a file for each one": func(dir string) error {
+			return os.MkdirAll(filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom.json", "x"), 0o700)
+		},
+	} {
+		parent := filepath.Join(t.TempDir(), "parent")
+		dir := filepath.Join(parent, "dir")
+		must(t, inTheWay(dir))
+		synctest.Test(t, func(t *testing.T) {
+			var out bytes.Buffer
+			s := NewStore(dir, Most, log.NewLogfmtLogger(log.NewSyncWriter(&out)))
+			_, err := os.ReadDir(dir)
+			equal(t, strings.Count(out.String(), "\n") == 1, err != nil, "%s: whether the log says that it cannot be read", name)
+			ctx, cancel := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { s.Run(ctx) })
+			for n, want := range []gpu.Opt[bool]{gpu.Some(false), gpu.Some(false), gpu.Some(false), gpu.Some(true), gpu.Some(false)} {
+				switch n {
+				case 0:
+					equal(t, s.Now().Written, gpu.Opt[bool]{}, "%s: whether all are written before there is one", name)
+				case 3:
+					must(t, os.RemoveAll(parent))
+					must(t, os.MkdirAll(dir, 0o700))
+				case 4:
+					equal(t, len(filesIn(t, dir)), 4, "%s: files", name)
+					must(t, os.RemoveAll(parent))
+				}
+				s.Add(later(time.Duration(n) * time.Hour))
+				synctest.Wait()
+				equal(t, s.Now().Written, want, "%s: whether all are written with number %d", name, n)
 			}
-			s.Add(later(time.Duration(n) * time.Hour))
-			synctest.Wait()
-		}
-		cancel()
-		running.Wait()
-		equal(t, strings.Count(out.String(), "cannot be written"), 1, "lines of the log on what was not written")
-		equal(t, len(s.Now().List), 4, "incidents in memory")
-	})
-	equal(t, filesIn(t, dir), []string{"incident-20260301T150000.000Z-gpu0-oom.json"}, "the files")
+			cancel()
+			running.Wait()
+			equal(t, strings.Count(out.String(), "cannot be written"), 2, "%s: lines of the log on what was not written", name)
+			equal(t, len(s.Now().List), 5, "%s: incidents in memory", name)
+		})
+	}
 }
 
 // TestTooLarge has an incident that is larger than the next exporter would read.
 func TestTooLarge(t *testing.T) {
 	s := NewStore(t.TempDir(), Most, nil)
 	i := later(0)
-	i.Finding.Text = strings.Repeat("x", maxSize)
+	i.Finding.Text = strings.Repeat("x", int(file.Most))
 	if err := s.write(i); err == nil || len(filesIn(t, s.dir)) > 0 {
 		t.Errorf("error %v, files %s", err, filesIn(t, s.dir))
 	}
@@ -186,7 +211,7 @@ func TestStorm(t *testing.T) {
 	for n := range Most {
 		s.Add(later(time.Duration(n) * time.Hour))
 	}
-	old := s.Now().List
+	old := kept(s)
 	var all sync.WaitGroup
 	for gpu := range 4 {
 		all.Go(func() {
@@ -199,16 +224,16 @@ func TestStorm(t *testing.T) {
 		})
 	}
 	all.Wait()
-	now := s.Now()
-	equal(t, now.Counts[Count{OutOfMemory, "nothing"}], Most+1000, "the count")
-	equal(t, now.List[:Most/2], old[Most/2:], "what is kept of the time before")
+	equal(t, s.Now().Counts[Count{OutOfMemory, "nothing"}], Most+1000, "the count")
+	now := kept(s)
+	equal(t, now[:Most/2], old[Most/2:], "what is kept of the time before")
 	ids := map[string]bool{}
-	for _, i := range now.List {
+	for _, i := range now {
 		ids[i.ID] = true
 	}
 	equal(t, len(ids), Most, "IDs")
 	s.Add(later(0))
-	equal(t, s.Now().List[Most-1].Time, noon, "the last one an hour after the storm")
+	equal(t, kept(s)[Most-1].Time, noon, "the last one an hour after the storm")
 }
 
 // TestExited has the exit code of a container come to the processes that ended with it, in memory and on the disk.
@@ -226,10 +251,10 @@ func TestExited(t *testing.T) {
 			}
 			s.Add(i)
 		}
-		before := s.Now().List
+		before := kept(s)
 		s.Exited("c1", 137)
 		s.Exited("c1", 1) // it cannot end twice
-		written(s)
+		s.Save()
 		none, killed := gpu.Opt[int32]{}, gpu.Some(int32(137))
 		codes := func(i *Incident) (list []gpu.Opt[int32]) {
 			for n := range i.Processes {
@@ -237,12 +262,12 @@ func TestExited(t *testing.T) {
 			}
 			return list
 		}
-		list := s.Now().List
+		list := kept(s)
 		equal(t, codes(list[0]), []gpu.Opt[int32]{none, none, none, none}, "long before")
 		equal(t, codes(list[1]), []gpu.Opt[int32]{killed, none, killed, none}, "just before")
 		equal(t, codes(before[1]), []gpu.Opt[int32]{none, none, none, none}, "what somebody may read")
 		equal(t, len(filesIn(t, dir)), 2, "files")
-		again := NewStore(dir, Most, nil).Now().List
+		again := kept(NewStore(dir, Most, nil))
 		equal(t, codes(again[1]), codes(list[1]), "on the disk")
 	})
 }

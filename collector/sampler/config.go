@@ -41,7 +41,7 @@ type Config struct {
 	// New reads it. The sampler writes it twice in a StateInterval, and when Run ends. A crash loses a StateInterval at most.
 	StateFile     string
 	StateInterval time.Duration
-	Incidents     *incident.Store // gets each out-of-memory and the like; nil keeps none
+	Incidents     *incident.Store // gets each out-of-memory and the like; nil is one without a directory
 	Logger        log.Logger      // gets what an operator should know, once each
 }
 

@@ -11,15 +11,15 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// These bound what the curves cost: 1 KiB a series, and what the loop publishes of the drawn ones every SlowInterval.
+// These bound what the curves cost: 4 KiB a series, and what the loop publishes of the drawn ones every SlowInterval.
 const (
-	// historyBins is how many stretches a history has, and historyWidth how long one can get: it has the last nine hours.
-	historyBins  = 128
-	historyWidth = 256 * time.Second
-	historySpan  = historyBins * historyWidth
+	// historySpan is how long a history can get: it has the last nine hours.
+	historyBins = 128
+	historySpan = historyBins * 256 * time.Second
 	// drawnSuspects and drawnLargest are how many processes of a memory have a curve: the surest of those that leak or are
 	// suspected, and the largest of the others.
 	drawnSuspects = 8
@@ -33,7 +33,7 @@ type Curve struct {
 	Ranges []Range
 	Width  time.Duration
 	// Troughs are what the detector judges. They may reach further back than Ranges, which begin with the exporter, or with the
-	// first series of the process.
+	// first sample of the process.
 	Troughs []detector.Trough
 	// Called is when the verdict became a leak; 0 if it is none, or was one before the exporter started.
 	Called time.Duration
@@ -45,14 +45,31 @@ type Range struct {
 	Low, High float32
 }
 
-// history keeps the lowest and the highest sample of each stretch of the last hours. The zero history is empty.
+// bounds are how long a stretch is at first and at most, and how many are kept.
+type bounds struct {
+	narrow, wide time.Duration
+	most         int
+}
+
+var (
+	ofCurve = bounds{time.Second, historySpan / historyBins, historyBins}
+	ofHour  = bounds{incident.Step, incident.Step, int(incident.Span/incident.Step) + 1}
+)
+
+// history keeps the lowest and the highest sample of each stretch of the last hours, and of each step of the last one for incidents.
+// The zero history is empty.
 type history struct {
-	first, last time.Duration
-	width       time.Duration
-	bins        []span32
+	last        time.Duration
+	hours, hour stretches
 	leaks       bool          // at the last sample with a verdict
 	known       bool          // there was such a sample
 	called      time.Duration // when leaks became true; 0 not known
+}
+
+// stretches are the bins from a time on.
+type stretches struct {
+	first, width time.Duration
+	bins         []span32
 }
 
 // span32 is a bin. Without a sample its low is above its high.
@@ -65,16 +82,12 @@ func (h *history) add(t time.Duration, used gpu.Opt[uint64], v *detector.Verdict
 	if !used.OK {
 		return
 	}
-	if len(h.bins) == 0 || t <= h.last {
-		*h = history{first: t, width: time.Second, bins: h.bins[:0]}
+	if t < h.last {
+		*h = history{}
 	}
 	h.last = t
-	i := h.reach(t)
-	for len(h.bins) <= i {
-		h.bins = append(h.bins, emptyBin)
-	}
-	x, b := float32(used.V), &h.bins[i]
-	b.low, b.high = min(b.low, x), max(b.high, x)
+	h.hours.add(t, float32(used.V), ofCurve)
+	h.hour.add(t, float32(used.V), ofHour)
 	if !v.Judged {
 		return
 	}
@@ -87,39 +100,68 @@ func (h *history) add(t time.Duration, used gpu.Opt[uint64], v *detector.Verdict
 	h.known, h.leaks = true, v.Leak
 }
 
+func (s *stretches) add(t time.Duration, x float32, within bounds) {
+	if len(s.bins) == 0 {
+		s.first, s.width = t.Truncate(within.narrow), within.narrow
+	}
+	i := s.reach(t, within)
+	for len(s.bins) <= i {
+		s.bins = append(s.bins, emptyBin)
+	}
+	b := &s.bins[i]
+	b.low, b.high = min(b.low, x), max(b.high, x)
+}
+
 // reach returns the bin of a time. It makes room for it: bins become wider, or the oldest ones go.
-func (h *history) reach(t time.Duration) int {
-	for h.width < historyWidth && (t-h.first)/h.width >= historyBins {
-		h.width *= 2
-		for i := range h.bins {
-			b := h.bins[i]
-			h.bins[i] = emptyBin
-			half := &h.bins[i/2]
+func (s *stretches) reach(t time.Duration, within bounds) int {
+	for s.width < within.wide && int((t-s.first)/s.width) >= within.most {
+		s.width *= 2
+		for i := range s.bins {
+			b := s.bins[i]
+			s.bins[i] = emptyBin
+			half := &s.bins[i/2]
 			half.low, half.high = min(half.low, b.low), max(half.high, b.high)
 		}
-		h.bins = h.bins[:(len(h.bins)+1)/2]
+		s.bins = s.bins[:(len(s.bins)+1)/2]
 	}
-	i := int((t - h.first) / h.width)
-	if gone := i - historyBins + 1; gone > 0 {
-		h.first += time.Duration(gone) * h.width
-		h.bins = h.bins[:copy(h.bins, h.bins[min(gone, len(h.bins)):])]
+	i := int((t - s.first) / s.width)
+	if gone := i - within.most + 1; gone > 0 {
+		s.first += time.Duration(gone) * s.width
+		s.bins = s.bins[:copy(s.bins, s.bins[min(gone, len(s.bins)):])]
 		i -= gone
 	}
 	return i
 }
 
+// since returns when a course to that time begins: there may be no sample before it, or none at all.
+func (s *stretches) since(to time.Duration) time.Duration {
+	return max(min(s.first, to), to-incident.Span).Truncate(incident.Step)
+}
+
+// course returns the highest use in each step from one time to another. It is never empty.
+func (s *stretches) course(from, to time.Duration) (list []gpu.Opt[uint64]) {
+	for t := from; t <= to; t += incident.Step {
+		var v gpu.Opt[uint64]
+		if i := int((t - s.first) / incident.Step); t >= s.first && i < len(s.bins) && s.bins[i] != emptyBin {
+			v = gpu.Some(uint64(s.bins[i].high))
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
 // curve returns the curve of the history. ahead is how far the wall clock is ahead of the source's clock.
 func (h *history) curve(troughs []detector.Trough, ahead time.Duration) *Curve {
-	c := &Curve{Width: h.width, Troughs: troughs}
+	c := &Curve{Width: h.hours.width, Troughs: troughs}
 	for i := range troughs {
 		troughs[i].At += ahead
 	}
 	if h.called > 0 {
 		c.Called = h.called + ahead
 	}
-	for i, b := range h.bins {
+	for i, b := range h.hours.bins {
 		if b.low <= b.high {
-			c.Ranges = append(c.Ranges, Range{T: h.first + time.Duration(i)*h.width + ahead, Low: b.low, High: b.high})
+			c.Ranges = append(c.Ranges, Range{T: h.hours.first + time.Duration(i)*h.hours.width + ahead, Low: b.low, High: b.high})
 		}
 	}
 	return c
@@ -140,23 +182,22 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 	}
 }
 
-// remember adds the samples to the histories.
+// remember adds a sample to the histories. It comes after find: an incident ends before the sample that misses the dead.
 func (l *loop) remember(sample *gpu.Sample, state *DeviceState) {
 	for d := range state.memories() {
-		m := l.memories[d.MemoryKey]
-		m.history.add(sample.T, d.Memory.Used, &d.Judgement.Device)
-		m.hour.Add(sample.T, d.Memory.Used)
+		l.memories[d.MemoryKey].history.add(sample.T, d.Memory.Used, &d.Judgement.Device)
 	}
-	for i := range state.Processes {
-		p := &state.Processes[i]
-		l.processes.entries[keyOf(&p.Process)].history.add(sample.T, p.Used, &p.Verdict)
+	for i := range sample.Processes {
+		p := &sample.Processes[i]
+		e := l.processes.entries[keyOf(p)]
+		e.history.add(sample.T, p.Used, &e.verdict)
 	}
 }
 
 // makeCurves makes the curves anew.
 func (l *loop) makeCurves(state *DeviceState) {
 	curveOf := func(h *history, m *memory, of detector.Subject[gpu.ProcessID]) *Curve {
-		if m == nil || len(h.bins) == 0 {
+		if m == nil || len(h.hours.bins) == 0 {
 			return nil
 		}
 		return h.curve(m.domain.Troughs(nil, of, h.last-historySpan), l.ahead)

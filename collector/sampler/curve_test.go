@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -27,8 +28,8 @@ func TestHistory(t *testing.T) {
 				used = 70 << 30 // a spike of one sample
 			}
 			h.add(at(i), gpu.Some(used), healthy)
-			if len(h.bins) > historyBins {
-				t.Fatalf("%s: %d bins", every, len(h.bins))
+			if len(h.hours.bins) > historyBins {
+				t.Fatalf("%s: %d bins", every, len(h.hours.bins))
 			}
 		}
 		c := h.curve(nil, time.Hour)
@@ -60,8 +61,8 @@ func TestHistory(t *testing.T) {
 	if c := h.curve(nil, 0); c.Called != 0 || len(c.Ranges) != 1 {
 		t.Errorf("after the clock went back: %+v", c)
 	}
-	if size := unsafe.Sizeof(h) + historyBins*unsafe.Sizeof(h.bins[0]); size > 1200 {
-		t.Errorf("a history has %d bytes: the README says 1.1 KiB", size)
+	if size := unsafe.Sizeof(h) + uintptr(ofCurve.most+ofHour.most)*unsafe.Sizeof(emptyBin); size > 4<<10 {
+		t.Errorf("a history has %d bytes", size)
 	}
 }
 
@@ -193,4 +194,55 @@ func TestCurvesOfHistory(t *testing.T) {
 			t.Errorf("the GPU instance has no curve of the history")
 		}
 	})
+}
+
+// begin is a time on a source's clock, at the begin of a step.
+const begin = 1_770_000_000 * time.Second
+
+// TestHour has the highest use in each step, gaps, and clocks that go back.
+func TestHour(t *testing.T) {
+	type sample struct {
+		second int
+		used   gpu.Opt[uint64]
+	}
+	used, none := gpu.Some[uint64], gpu.Opt[uint64]{}
+	for name, c := range map[string]struct {
+		samples []sample
+		since   time.Duration // after begin
+		want    []gpu.Opt[uint64]
+	}{
+		"the highest in each step": {[]sample{{0, used(1)}, {9, used(3)}, {9, used(2)}, {10, used(0)}}, 0, []gpu.Opt[uint64]{used(3), used(0)}},
+		"a gap":                    {[]sample{{5, used(1)}, {35, used(2)}}, 0, []gpu.Opt[uint64]{used(1), none, none, used(2)}},
+		"use that is not known":    {[]sample{{0, used(1)}, {10, none}, {20, none}}, 0, []gpu.Opt[uint64]{used(1)}},
+		"the clock goes back":      {[]sample{{500, used(1)}, {3, used(2)}, {12, used(4)}}, 0, []gpu.Opt[uint64]{used(2), used(4)}},
+		"it goes back in its step": {[]sample{{9, used(1)}, {3, used(2)}}, 0, []gpu.Opt[uint64]{used(2)}},
+		"a gap longer than it":     {[]sample{{0, used(1)}, {9000, used(2)}}, 5400 * time.Second, append(make([]gpu.Opt[uint64], 360), used(2))},
+	} {
+		var h history
+		for _, s := range c.samples {
+			h.add(begin+time.Duration(s.second)*time.Second, s.used, &detector.Verdict{})
+		}
+		to := begin + c.since + time.Duration(len(c.want)-1)*incident.Step
+		equal(t, h.hour.since(to), begin+c.since, "%s: its begin", name)
+		equal(t, h.hour.course(h.hour.since(to), to), c.want, "%s", name)
+	}
+}
+
+// TestHourIsBounded has an hour of whatever many samples, and a course outside of it.
+func TestHourIsBounded(t *testing.T) {
+	var h history
+	const seconds = 3 * 3600
+	for i := range seconds {
+		h.add(begin+time.Duration(i)*time.Second, gpu.Some(uint64(i)), &detector.Verdict{})
+	}
+	last := begin + (seconds-1)*time.Second
+	course := h.hour.course(h.hour.since(last), last)
+	if n := len(course); n != ofHour.most || len(h.hour.bins) != ofHour.most || cap(h.hour.bins) > 2*ofHour.most {
+		t.Errorf("%d values of %d, room for %d", n, len(h.hour.bins), cap(h.hour.bins))
+	}
+	equal(t, course[len(course)-1], gpu.Some(uint64(seconds-1)), "the last value")
+	equal(t, course[0], gpu.Some(uint64(seconds-incident.Span.Seconds()-1)), "the first value")
+	for name, of := range map[string]*history{"nothing is known": {}, "before it": &h} {
+		equal(t, of.hour.course(begin-20*time.Second, begin), make([]gpu.Opt[uint64], 3), "%s", name)
+	}
 }

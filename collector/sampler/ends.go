@@ -35,10 +35,9 @@ type departed struct {
 // ends asks how the containers of ended processes have ended, and tells heights of those that ended well. Outside of Kubernetes
 // nobody knows.
 type ends struct {
-	heights *detector.Heights
-	owners  Owners
-	// incidents get the exit codes; nil if none are kept.
-	incidents *incident.Store
+	heights   *detector.Heights
+	owners    Owners
+	incidents *incident.Store // get the exit codes
 	queue     chan departed
 }
 
@@ -93,7 +92,7 @@ func (e *ends) ask(ctx context.Context, waiting []departed) []departed {
 			return true // the runtime is slow
 		}
 		code, known := e.owners.Ended(ctx, l.container)
-		if code.OK && e.incidents != nil {
+		if code.OK {
 			e.incidents.Exited(l.container, code.V)
 		}
 		well := code.OK && (code.V == 0 || code.V == sigterm)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -90,7 +91,7 @@ func TestEnds(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				owners, asked := containerEnds(c.answers...)
-				e := newEnds(endedIn(t, 7, at), owners, nil)
+				e := newEnds(endedIn(t, 7, at), owners, incident.NewStore("", incident.Most, nil))
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := inBackground(ctx, e.run)
 				e.add(c.runs, c.container, at)
@@ -125,7 +126,7 @@ func endedIn(t *testing.T, runs detector.Program, at time.Duration) *detector.He
 func TestEndsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners, asked := containerEnds(badly)
-		e := newEnds(detector.NewHeights(), owners, nil)
+		e := newEnds(detector.NewHeights(), owners, incident.NewStore("", incident.Most, nil))
 		for i := range 3 * maxEnds {
 			e.add(1, strconv.Itoa(i), 0)
 		}

@@ -13,78 +13,60 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 )
 
-// tell keeps an incident on a memory, as it was at the last sample. died are the processes that have ended since. more adds what only
-// its kind has; it may be nil.
-func (l *loop) tell(kind incident.Kind, of *Domain, died []processKey, more func(*incident.Incident)) {
-	m := l.memories[of.MemoryKey]
-	if l.sampler.cfg.Incidents == nil || m == nil {
-		return
-	}
-	wall := func(t time.Duration) time.Time { return time.Unix(0, int64(t+l.ahead)).UTC() }
-	last := cmp.Or(m.finding.Seen, of.Judgement.T) // nothing is found on the whole of a GPU in MIG mode
-	to := last
-	for _, key := range died {
-		if e := l.processes.entries[key]; e != nil {
-			to = max(to, e.seen)
+// wall returns the wall clock at a time on the source's clock.
+func (l *loop) wall(t time.Duration) time.Time { return time.Unix(0, int64(t+l.ahead)).UTC() }
+
+// last returns a memory as it was at the last sample, or as it is in this state if that did not have it; nil if it is not there any more.
+func (l *loop) last(key MemoryKey, now *DeviceState) *Domain {
+	for _, state := range []*DeviceState{l.published.Load(), now} {
+		if state == nil || !state.Up {
+			continue
 		}
-	}
-	from := max(min(m.hour.Since(), to.Truncate(incident.Step)), (to - incident.Span).Truncate(incident.Step)) // its use may not be known at all, or not any more
-	i := &incident.Incident{
-		Kind: kind, Time: wall(to), GPU: l.info.IndexLabel(), UUID: l.info.UUID, Memory: of.Name(),
-		Capacity: of.Memory.Capacity(), Used: of.Memory.Used,
-		Start: wall(from), Step: incident.Step.Seconds(), Course: m.hour.Course(from, to),
-	}
-	if n := len(i.Course); n > 0 && (to > last || !i.Used.OK) {
-		i.Used = i.Course[n-1]
-	}
-	i.Finding = findingOn(l.before(of), m, wall)
-	i.Processes, i.Others = l.users(of, died, from, to)
-	i.Ended = len(died)
-	if more != nil {
-		more(i)
-	}
-	l.sampler.cfg.Incidents.Add(i)
-}
-
-// tellDeaths keeps an incident if processes died with this frame, while the memory was full.
-func (l *loop) tellDeaths(now *Domain, died []processKey) {
-	if len(died) == 0 {
-		return
-	}
-	full := *now.MemoryState
-	full.Memory.Used = gpu.Opt[uint64]{} // it is that after their end
-	kind := incident.OutOfMemory
-	if now.IsLimit() {
-		kind = incident.Limit
-	}
-	l.tell(kind, l.before(&Domain{&full, now.Device}), died, nil)
-}
-
-// before returns a memory as it was at the last sample, or as it is now if that did not have it.
-func (l *loop) before(now *Domain) *Domain {
-	if last := l.published.Load(); last != nil && last.Up {
-		for d := range last.memories() {
-			if d.MemoryKey == now.MemoryKey {
+		for d := range state.memories() {
+			if d.MemoryKey == key && l.memories[key] != nil {
 				return &d
 			}
 		}
 	}
-	return now
+	return nil
+}
+
+// incident returns an incident on a memory, which last has returned. about are the processes that it befell. One that is not listed
+// any more has ended.
+func (l *loop) incident(kind incident.Kind, of *Domain, about ...processKey) *incident.Incident {
+	m := l.memories[of.MemoryKey]
+	i := &incident.Incident{
+		Kind: kind, GPU: l.info.IndexLabel(), UUID: l.info.UUID, Memory: of.Name(), Capacity: of.Memory.Capacity(),
+		Finding: l.findingOn(of, m), Step: incident.Step.Seconds(),
+	}
+	to := cmp.Or(m.finding.Seen, of.Judgement.T) // nothing is found on the whole of a GPU in MIG mode
+	for _, key := range about {
+		e := l.processes.entries[key]
+		if e == nil || !e.listed {
+			i.Ended++
+		}
+		if e != nil && !e.listed {
+			to = max(to, e.seen)
+		}
+	}
+	from := m.history.hour.since(to)
+	i.Time, i.Start, i.Course = l.wall(to), l.wall(from), m.history.hour.course(from, to)
+	i.Used = i.Course[len(i.Course)-1]
+	i.Processes = l.users(of, about, from, to)
+	i.Others = max(0, len(i.Processes)-incident.MaxProcesses)
+	i.Processes = i.Processes[:len(i.Processes)-i.Others]
+	return i
 }
 
 // findingOn returns what was said of a memory at the last sample.
-func findingOn(of *Domain, m *memory, wall func(time.Duration) time.Time) (f incident.Finding) {
-	moment := func(t time.Duration) *time.Time {
-		if t == 0 {
-			return nil
-		}
-		at := wall(t)
-		return &at
-	}
+func (l *loop) findingOn(of *Domain, m *memory) incident.Finding {
+	f := incident.Finding{By: "nothing"}
 	severity, at, since := m.finding.Foreseen()
-	f.By, f.At, f.Since = "nothing", moment(at), moment(since)
+	if since != 0 {
+		f.Since = new(l.wall(since))
+	}
 	if at != 0 {
-		f.By = severity.String()
+		f.By, f.At = severity.String(), new(l.wall(at))
 	}
 	if v := &of.Judgement.Device; !v.Leak {
 		f.Reason = finding.Withheld(v)
@@ -95,92 +77,86 @@ func findingOn(of *Domain, m *memory, wall func(time.Duration) time.Time) (f inc
 	return f
 }
 
-// users returns the processes on a memory, those that have ended and then the largest, and how many more there are.
-func (l *loop) users(of *Domain, died []processKey, from, to time.Duration) (list []incident.Process, more int) {
-	list = []incident.Process{}
-	add := func(p *gpu.Process, e *processEntry, lines []incident.Line) {
-		u := incident.Process{
-			Who: finding.Of(e.owner), PID: p.ID.PID, ContainerID: e.owner.ContainerID, Ended: slices.Contains(died, keyOf(p)),
-			Used: p.Used, Allocator: p.Allocator, Lines: lines, Course: e.hour.Course(from, to),
+// users returns the processes on a memory: those that it befell, and then the largest.
+func (l *loop) users(of *Domain, about []processKey, from, to time.Duration) []incident.Process {
+	list, all := []incident.Process{}, slices.Clip(of.Device.Processes)
+	for _, key := range about {
+		if !slices.ContainsFunc(all, func(p ProcessState) bool { return keyOf(&p.Process) == key }) { // too young for series
+			all = append(all, ProcessState{Process: gpu.Process{ID: key.id, Instance: key.instance}})
 		}
-		if u.Ended { // there may be samples since that of p; those of the others may be later than the end
-			u.Used = gpu.Some(e.used).If(e.used > 0)
+	}
+	for k := range all {
+		p, key := &all[k], keyOf(&all[k].Process)
+		e, befell := l.processes.entries[key], slices.Contains(about, key)
+		if e == nil || !befell && !of.Has(&p.Process) && of.MemoryKey != wholeGPU {
+			continue
+		}
+		u := incident.Process{
+			Who: finding.Of(e.owner), PID: key.id.PID, ContainerID: e.owner.ContainerID, Ended: befell && !e.listed,
+			Allocator: p.Allocator, Lines: p.LeakSites(), Course: e.history.hour.course(from, to),
+		}
+		if u.Used = u.Course[len(u.Course)-1]; u.Ended {
+			u.Used = gpu.Some(e.used).If(e.used > 0) // it may have ended before others
 		}
 		list = append(list, u)
 	}
-	for i := range of.Device.Processes {
-		p := &of.Device.Processes[i]
-		if e := l.processes.entries[keyOf(&p.Process)]; e != nil && (of.Has(&p.Process) || of.MemoryKey == wholeGPU) {
-			add(&p.Process, e, p.LeakSites())
-		}
-	}
-	for _, key := range died {
-		has := func(p ProcessState) bool { return keyOf(&p.Process) == key }
-		if e := l.processes.entries[key]; e != nil && !slices.ContainsFunc(of.Device.Processes, has) { // too young for series
-			add(&gpu.Process{ID: key.id, Instance: key.instance}, e, nil)
-		}
+	befell := func(p incident.Process) bool {
+		return slices.ContainsFunc(about, func(key processKey) bool { return key.id.PID == p.PID })
 	}
 	slices.SortStableFunc(list, func(a, b incident.Process) int {
-		return cmp.Or(-compareBool(a.Ended, b.Ended), -cmp.Compare(a.Used.V, b.Used.V))
+		return cmp.Or(-compareBool(befell(a), befell(b)), -cmp.Compare(a.Used.V, b.Used.V))
 	})
-	more = max(0, len(list)-incident.MaxProcesses)
-	return list[:len(list)-more], more
+	return list
 }
 
-// tellLast keeps an incident on the whole GPU, as it was at the last sample.
-func (l *loop) tellLast(kind incident.Kind, more func(*incident.Incident)) {
-	if last := l.published.Load(); last != nil && last.Up {
-		l.tell(kind, &Domain{&last.MemoryState, last}, nil, more)
-	}
-}
-
-// tellRefusals keeps an incident of each process whose framework was refused memory since the last sample. Most have ended since.
-func (l *loop) tellRefusals(sample *gpu.Sample, state *DeviceState) {
-	for _, in := range []*DeviceState{state, l.published.Load()} {
-		if in == nil || !in.Up {
-			continue
-		}
-		for i := range in.Processes {
-			p := &in.Processes[i].Process
-			if e := l.processes.entries[keyOf(p)]; e != nil && (in == state || !e.listed) {
-				l.tellRefusal(sample, in, p, e)
-			}
-		}
-	}
-}
-
-// tellRefusal keeps an incident of a process if it was refused memory, with the lines that held most then.
-func (l *loop) tellRefusal(sample *gpu.Sample, in *DeviceState, p *gpu.Process, e *processEntry) {
-	r := l.sampler.cfg.Allocators.RefusedOn(l.info.UUID, sample, p)
-	if r == nil || r == e.refusal {
+// tellDeaths keeps an incident if processes have died in a memory while it was full.
+func (l *loop) tellDeaths(in *Domain, state *DeviceState, died []processKey) {
+	if len(died) == 0 {
 		return
 	}
-	e.refusal = r
-	var died []processKey
-	if !e.listed {
-		died = append(died, keyOf(p))
+	kind := incident.OutOfMemory
+	if in.IsLimit() {
+		kind = incident.Limit
 	}
-	list := slices.Collect(in.Domains())
-	on := slices.IndexFunc(list, func(d Domain) bool { return !d.IsLimit() && d.Has(p) })
-	if on < 0 {
-		return
+	l.sampler.cfg.Incidents.Add(l.incident(kind, l.last(in.MemoryKey, state), died...))
+}
+
+// tellLast keeps an incident on the whole GPU, as it was at the last sample. code is that of an XID error, or 0.
+func (l *loop) tellLast(kind incident.Kind, code uint64) {
+	if of := l.last(wholeGPU, nil); of != nil {
+		i := l.incident(kind, of)
+		i.XID = code
+		l.sampler.cfg.Incidents.Add(i)
 	}
-	l.tell(incident.Refused, &list[on], died, func(in *incident.Incident) {
-		in.Asked = gpu.Some(r.Asked)
-		slices.SortStableFunc(in.Processes, func(a, b incident.Process) int { return -compareBool(a.PID == p.ID.PID, b.PID == p.ID.PID) })
-		if first := in.Processes; len(first) > 0 && first[0].PID == p.ID.PID {
-			first[0].Lines = nil // of its growth
-			for k := range r.Lines {
-				first[0].Lines = append(first[0].Lines, incident.Line{Line: r.Lines[k].Line, Bytes: r.Lines[k].Live})
-			}
-		}
-	})
 }
 
 // tellXIDs keeps incidents of the XID errors since the last sample.
 func (l *loop) tellXIDs() {
 	for len(l.xids) > 0 {
-		code := <-l.xids
-		l.tellLast(incident.XID, func(i *incident.Incident) { i.XID = code })
+		l.tellLast(incident.XID, <-l.xids)
+	}
+}
+
+// tellRefusals keeps an incident of each process whose framework was refused memory since the last sample, with the lines that held
+// most then.
+func (l *loop) tellRefusals(sample *gpu.Sample, state *DeviceState) {
+	for key, e := range l.processes.entries {
+		r := l.sampler.cfg.Allocators.RefusedOn(l.info.UUID, sample, &gpu.Process{ID: key.id, Instance: key.instance})
+		if r == nil || r == e.refusal {
+			continue
+		}
+		e.refusal = r
+		of := l.last(MemoryKey{Instance: key.instance}, state)
+		if of == nil {
+			continue
+		}
+		i := l.incident(incident.Refused, of, key)
+		i.Asked = gpu.Some(r.Asked)
+		it := &i.Processes[0]
+		it.Lines = nil // of its growth
+		for k := range r.Lines {
+			it.Lines = append(it.Lines, incident.Line{Line: r.Lines[k].Line, Bytes: r.Lines[k].Live})
+		}
+		l.sampler.cfg.Incidents.Add(i)
 	}
 }

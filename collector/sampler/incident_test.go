@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,7 +22,11 @@ import (
 )
 
 // incidentsOf returns the incidents, the oldest first.
-func incidentsOf(s *Sampler) []*incident.Incident { return s.State().Incidents.List }
+func incidentsOf(s *Sampler) []*incident.Incident {
+	list := s.State().Incidents.List
+	slices.Reverse(list)
+	return list
+}
 
 // scriptTime is the wall clock of a scriptDevice at that second.
 func scriptTime(second int) time.Time {
@@ -43,12 +48,12 @@ func whole(t *testing.T, i *incident.Incident) {
 	}
 }
 
-// looping is a GPU on which a program grows until the memory is full every 1000 s, and begins again 20 s later. Another one takes
-// what it leaves at once.
+// looping is a GPU on which a program grows until the memory is full every 1000 s, and begins again 16 s later. Another one takes
+// what it leaves at once, within the same step of the courses.
 func looping(second int) (gpu.Sample, error) {
 	life, age := second/1000, second%1000
 	server, used := process(2, 10<<30), uint64(age)*70<<20
-	if age >= 980 {
+	if age >= 984 {
 		server.Used.V = 60 << 30
 		return flat(server.Used.V, server)(second)
 	}
@@ -61,10 +66,10 @@ func looping(second int) (gpu.Sample, error) {
 // TestCrashLoopHasIncidents has an incident soon after each death in a full memory, which knows who filled it and ends there.
 func TestCrashLoopHasIncidents(t *testing.T) {
 	runSampler(t, &scriptSource{devices: []gpu.Device{newGPU(0, looping)}}, nil, func(s *Sampler, out *lines) {
-		after(978 * time.Second)
+		after(982 * time.Second)
 		equal(t, len(incidentsOf(s)), 0, "incidents before the first death")
 		for life := range 4 {
-			after(7 * time.Second) // the death is at 980 s, between two samples
+			after(7 * time.Second) // the death is at 984 s, between two samples
 			list := incidentsOf(s)
 			if len(list) != life+1 {
 				t.Fatalf("%d incidents 5 s after death %d", len(list), life+1)
@@ -72,14 +77,14 @@ func TestCrashLoopHasIncidents(t *testing.T) {
 			i, pid := list[life], uint32(100+life)
 			whole(t, i)
 			equal(t, i.Kind, incident.OutOfMemory, "kind")
-			equal(t, i.Time, scriptTime(1000*life+979), "time")
-			equal(t, i.Used.V, uint64(11<<30+979*70<<20), "used memory")
+			equal(t, i.Time, scriptTime(1000*life+983), "time")
+			equal(t, i.Used.V, uint64(11<<30+983*70<<20), "used memory")
 			equal(t, lastOf(i.Course).V>>20, i.Used.V>>20, "the end of the course in MiB")
 			equal(t, fmt.Sprint(i.Ended, len(i.Processes), i.Others), "1 2 0", "processes that ended, that are told, and others")
 			died, other := i.Processes[0], i.Processes[1]
-			equal(t, fmt.Sprint(died.PID, died.Ended, died.Pod, died.Used.V>>20), fmt.Sprint(pid, true, "train-0", 979*70), "what died")
+			equal(t, fmt.Sprint(died.PID, died.Ended, died.Pod, died.Used.V>>20), fmt.Sprint(pid, true, "train-0", 983*70), "what died")
 			equal(t, fmt.Sprint(other.PID, other.Ended, other.Used.V>>30), "2 false 10", "what lives, as it was before")
-			if want := fmt.Sprintf("train.py (pid %d) of pod ml/train-0 ended when GPU 0 was full (77.9 GiB of 79.0 GiB): it held 66.9 GiB, ", pid); !strings.HasPrefix(i.Text, want) {
+			if want := fmt.Sprintf("train.py (pid %d) of pod ml/train-0 ended when GPU 0 was full (78.2 GiB of 79.0 GiB): it held 67.2 GiB, ", pid); !strings.HasPrefix(i.Text, want) {
 				t.Errorf("death %d: %s, which does not begin with %s", life+1, i.Text, want)
 			}
 			out.says(t, 1, "page=/incidents#"+i.ID)
@@ -143,38 +148,36 @@ func TestLastIncidentIsWritten(t *testing.T) {
 	}
 }
 
-// refusing is what reads the probes of processes that are refused memory.
-type refusing struct {
+// probes have one process tell of its refusal.
+type probes struct {
 	Allocators
-	refusal func(pid uint32) *allocator.Refusal
+	pid     uint32
+	refusal atomic.Pointer[allocator.Refusal]
 }
 
-func (refusing) Of(gpu.ProcessID) []allocator.Record { return nil }
-func (refusing) Run(ctx context.Context)             { <-ctx.Done() }
-func (refusing) Problem() error                      { return nil }
-func (r refusing) RefusedOn(_ string, _ *gpu.Sample, p *gpu.Process) *allocator.Refusal {
-	return r.refusal(p.ID.PID)
+func (*probes) Of(gpu.ProcessID) []allocator.Record { return nil }
+func (*probes) Run(ctx context.Context)             { <-ctx.Done() }
+func (*probes) Problem() error                      { return nil }
+func (p *probes) RefusedOn(_ string, _ *gpu.Sample, of *gpu.Process) *allocator.Refusal {
+	if of.ID.PID == p.pid {
+		return p.refusal.Load()
+	}
+	return nil
 }
 
 // TestRefusalsAreIncidents has a process be refused memory and live, and one that is gone with the next sample.
 func TestRefusalsAreIncidents(t *testing.T) {
 	for pid, ended := range map[uint32]int{1: 1, 2: 0} {
-		var refused atomic.Pointer[allocator.Refusal]
+		p := &probes{pid: pid}
 		d := newGPU(0, func(second int) (gpu.Sample, error) {
 			if second > 100 && pid == 1 {
 				return flat(60<<30, process(2, 10<<30))(second)
 			}
 			return flat(60<<30, process(2, 10<<30), process(1, 5<<30))(second)
 		})
-		probes := refusing{refusal: func(of uint32) *allocator.Refusal {
-			if of != pid {
-				return nil
-			}
-			return refused.Load()
-		}}
-		runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Allocators = probes }, func(s *Sampler, _ *lines) {
+		runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Allocators = p }, func(s *Sampler, _ *lines) {
 			after(100*time.Second + 500*time.Millisecond)
-			refused.Store(&allocator.Refusal{Asked: 2 << 30, Lines: []allocator.Site{{Line: "serve.py:41 handle", Live: 4 << 30}}})
+			p.refusal.Store(&allocator.Refusal{Asked: 2 << 30, Lines: []allocator.Site{{Line: "serve.py:41 handle", Live: 4 << 30}}})
 			after(10 * time.Second)
 			list := incidentsOf(s)
 			if len(list) != 1 {
@@ -324,75 +327,55 @@ func incidentsOffline(t *testing.T, probes Allocators, every, samples int, at fu
 			o.Learn(at(n))
 		}
 	}
-	return store.Now().List
+	list := store.Now().List
+	slices.Reverse(list)
+	return list
 }
 
-// TestIncidentBetweenVerdicts has a program fill its GPU and end, whether each sample is judged or one of several: it ends once, at its
-// last sample.
+// TestIncidentBetweenVerdicts has a program fill its GPU, or its limit on a half-empty one, and end, whether each sample is judged or one
+// of several: it ends once, at its last sample. A program outside of its container has no part in the end at the limit.
 func TestIncidentBetweenVerdicts(t *testing.T) {
-	const death = 200
-	for every := range 4 {
-		shared := sharedGPU{used: func(minute float64) float64 { return 4 + 11.9*min(1, minute*6/(death-1)) }, others: 63.3}
-		list := incidentsOffline(t, nil, every+1, death+60, func(n int) *gpu.Sample {
-			s := shared.at(time.Duration(n) * 10 * time.Second)
-			if n >= death {
-				s.Processes, s.Memory.Used.V = s.Processes[1:], 64<<30
-			}
-			return s
-		})
-		if len(list) != 1 {
-			t.Fatalf("1 of %d samples is judged: %d incidents", every+1, len(list))
-		}
-		i := list[0]
-		whole(t, i)
-		equal(t, fmt.Sprint(i.Kind, i.Ended, i.Time, len(i.Processes), i.Processes[0].PID), fmt.Sprint("oom", 1, time.Unix(1_772_323_200, 0).Add((death-1)*10*time.Second).UTC(), 2, 7), "kind, ended, time, processes if 1 of %d is judged", every+1)
-		equal(t, fmt.Sprintf("%.1f %.1f", float64(i.Used.V)/(1<<30), float64(i.Processes[0].Used.V)/(1<<30)), "79.7 15.9", "GiB of the GPU and of the process if 1 of %d is judged", every+1)
-	}
-}
-
-// TestLimitIncident has a program die at its limit on a half-empty GPU, whether each sample is judged or one of several. The other
-// program on the GPU, which has no limit, has no part in it.
-func TestLimitIncident(t *testing.T) {
 	const death = 200 // the sample without it
-	for every := range 4 {
-		shared := sharedGPU{func(minute float64) float64 { return 4 + 11.9*min(1, minute*6/(death-1)) }, 30, []gpu.Limit{dmem(16)}}
-		list := incidentsOffline(t, nil, every+1, death+60, func(n int) *gpu.Sample {
-			s := shared.at(time.Duration(n) * 10 * time.Second)
-			other := s.Processes[0] // in the same container
-			other.ID.PID, other.Used = 9, gpu.Some(uint64(32<<20))
-			if s.Processes = append(s.Processes, other); n >= death {
-				s.Processes, s.Memory.Used.V = s.Processes[1:], 31<<30
+	for _, c := range []struct {
+		kind   incident.Kind
+		others float64 // GiB
+		limits []gpu.Limit
+		used   string // GiB
+		pids   string
+		text   string
+	}{
+		{incident.OutOfMemory, 63.2, nil, "79.6 of 80", "[7 8 9]", "ended when GPU 0 was full (79.6 GiB of 80.0 GiB): it held 15.9 GiB, "},
+		{incident.Limit, 30, []gpu.Limit{dmem(16)}, "15.9 of 16", "[7 9]", "ended when pod ml/a, container main on GPU 0 (limit 16.0 GiB) was full (15.9 GiB of 16.0 GiB): it held 15.9 GiB, "},
+	} {
+		for every := range 4 {
+			shared := sharedGPU{func(minute float64) float64 { return 4 + 11.9*min(1, minute*6/(death-1)) }, c.others, c.limits}
+			list := incidentsOffline(t, nil, every+1, death+60, func(n int) *gpu.Sample {
+				s := shared.at(time.Duration(n) * 10 * time.Second)
+				other := s.Processes[0]
+				other.ID.PID, other.Used = 9, gpu.Some(uint64(32<<20)) // in the same container
+				if s.Processes = append(s.Processes, other); n >= death {
+					s.Processes, s.Memory.Used.V = s.Processes[1:], uint64(c.others+0.7)<<30
+				}
+				return s
+			})
+			name := fmt.Sprintf("%s, if 1 of %d samples is judged", c.kind, every+1)
+			if len(list) != 1 {
+				t.Fatalf("%s: %d incidents", name, len(list))
 			}
-			return s
-		})
-		if len(list) != 1 {
-			t.Fatalf("1 of %d samples is judged: %d incidents", every+1, len(list))
-		}
-		i := list[0]
-		whole(t, i)
-		equal(t, i.Kind, incident.Limit, "kind")
-		equal(t, i.Time, time.Unix(1_772_323_200, 0).Add((death-1)*10*time.Second).UTC(), "time if 1 of %d is judged", every+1)
-		equal(t, fmt.Sprint(len(i.Processes), i.Processes[0].PID, i.Processes[0].Ended, i.Capacity.V>>30), "2 7 true 16", "processes, capacity in GiB")
-		if want := "serve (pid 7) of pod ml/a, container main ended when pod ml/a, container main on GPU 0 (limit 16.0 GiB) was full (15.9 GiB of 16.0 GiB): it held 15.9 GiB, "; !strings.HasPrefix(i.Text, want) {
-			t.Errorf("it says %s", i.Text)
+			i := list[0]
+			whole(t, i)
+			var pids []uint32
+			for _, p := range i.Processes {
+				pids = append(pids, p.PID)
+			}
+			equal(t, fmt.Sprint(i.Kind, " ", i.Ended, i.Time, pids), fmt.Sprint(c.kind, " ", 1, time.Unix(1_772_323_200, 0).Add((death-1)*10*time.Second).UTC(), " "+c.pids), "%s: kind, ended, time, processes", name)
+			equal(t, fmt.Sprintf("%.1f of %d", float64(i.Used.V)/(1<<30), i.Capacity.V>>30), c.used, "%s: used memory, capacity", name)
+			equal(t, fmt.Sprintf("%t %.1f", i.Processes[0].Ended, float64(i.Processes[0].Used.V)/(1<<30)), "true 15.9", "%s: its end, its memory", name)
+			if want := "serve (pid 7) of pod ml/a, container main " + c.text; !strings.HasPrefix(i.Text, want) {
+				t.Errorf("%s: it says %s", name, i.Text)
+			}
 		}
 	}
-}
-
-// probes have one process tell of a refusal.
-type probes struct {
-	Allocators
-	pid     uint32
-	refusal *allocator.Refusal
-}
-
-func (*probes) Of(gpu.ProcessID) []allocator.Record { return nil }
-
-func (p *probes) RefusedOn(_ string, _ *gpu.Sample, of *gpu.Process) *allocator.Refusal {
-	if of.ID.PID == p.pid {
-		return p.refusal
-	}
-	return nil
 }
 
 // TestRefusalIncident has a framework refused memory long after a page, and once more: each time the incident names the process, though
@@ -403,9 +386,9 @@ func TestRefusalIncident(t *testing.T) {
 	list := incidentsOffline(t, p, 1, 540, func(n int) *gpu.Sample {
 		switch n {
 		case 500:
-			p.refusal = &allocator.Refusal{Asked: 2 << 30, Lines: []allocator.Site{{Line: "a.py:3 step", Live: 30 << 30, Growth: 1}}}
+			p.refusal.Store(&allocator.Refusal{Asked: 2 << 30, Lines: []allocator.Site{{Line: "a.py:3 step", Live: 30 << 30, Growth: 1}}})
 		case 520:
-			p.refusal = &allocator.Refusal{Asked: 3 << 30}
+			p.refusal.Store(&allocator.Refusal{Asked: 3 << 30})
 		}
 		return shared.at(time.Duration(n) * 10 * time.Second)
 	})

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -26,7 +25,6 @@ type memory struct {
 	finding     finding.Memory
 	died        []processKey // since the last verdict, while it was full
 	history     history
-	hour        incident.Hour
 	curve       *Curve // of history, as it was made last
 }
 
@@ -46,9 +44,8 @@ func (l *loop) learn(sample *gpu.Sample) {
 		m := l.memories[d.MemoryKey]
 		frame, _ := l.frame(&d, sample)
 		l.observe(m, frame)
-		m.history.add(sample.T, d.Memory.Used, &detector.Verdict{})
-		m.hour.Add(sample.T, d.Memory.Used)
 	}
+	l.remember(sample, state)
 }
 
 // layOut gives the state the memories that a sample has.
@@ -218,7 +215,7 @@ func (l *loop) find(state *DeviceState) {
 		for _, key := range m.died {
 			s.Ends = append(s.Ends, l.endOf(key, d.Judgement.T))
 		}
-		l.tellDeaths(&d, m.died)
+		l.tellDeaths(&d, state, m.died)
 		s.FillsWithin = l.sampler.cfg.Detector.FillsWithin
 		for _, f := range m.finding.Judge(s) {
 			if d.IsLimit() {

@@ -155,7 +155,7 @@ func (l *loop) step(ctx context.Context) {
 func (l *loop) fail(err error) {
 	if wentAway(err) {
 		if !l.lost && errors.Is(err, gpu.ErrLost) {
-			l.tellLast(incident.Lost, nil)
+			l.tellLast(incident.Lost, 0)
 		}
 		l.forget()
 	}

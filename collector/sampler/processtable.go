@@ -12,7 +12,6 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/collector/workload"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -66,8 +65,7 @@ type processEntry struct {
 	verdict     detector.Verdict
 	share       detector.Value
 	grows       detector.Inside
-	history     history // since it is shown
-	hour        incident.Hour
+	history     history
 	before      *gpu.Owner         // of the state file; else nil
 	refusal     *allocator.Refusal // that was told last
 	curve       *Curve             // of history, as it was made last; nil if it is not drawn
@@ -101,7 +99,6 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 			sample.Processes[e.position].Limits = nil // it is listed twice, and counts once
 		}
 		e.listed, e.seen, e.position, e.used = true, sample.T, i, p.Used.V
-		e.hour.Add(sample.T, p.Used)
 		e.verdict, e.share = detector.Verdict{}, detector.Value{}
 		e.grows = detector.InsideUnknown
 		if !p.SM.OK || p.SM.V > 0 {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -90,6 +91,9 @@ func New(source gpu.Source, cfg Config) (*Sampler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
+	if cfg.Incidents == nil {
+		cfg.Incidents = incident.NewStore("", incident.Most, cfg.Logger)
+	}
 	s := &Sampler{source: source, cfg: cfg, fatal: make(chan error, 1), secret: make([]byte, secretSize), heights: detector.NewHeights()}
 	_, _ = rand.Read(s.secret) // it never fails: see crypto/rand
 	s.shared.Store(&shared{reason: ReasonStarting})
@@ -109,15 +113,12 @@ func (s *Sampler) Fatal() <-chan error { return s.fatal }
 
 // Run reads until ctx is done. It waits for its loops to end, but not for one that is stuck in a call.
 func (s *Sampler) Run(ctx context.Context) {
-	tasks := []func(context.Context){s.supervise, s.watch, s.save, s.lookAround}
+	tasks := []func(context.Context){s.supervise, s.watch, s.save, s.lookAround, s.cfg.Incidents.Run}
 	if s.cfg.Allocators != nil {
 		tasks = append(tasks, s.cfg.Allocators.Run)
 	}
 	if s.cfg.Owners != nil {
 		tasks = append(tasks, s.cfg.Owners.Run, s.followJobs, s.ends.run)
-	}
-	if s.cfg.Incidents != nil {
-		tasks = append(tasks, s.cfg.Incidents.Run)
 	}
 	for _, task := range tasks {
 		s.running.Go(func() { task(ctx) })
@@ -133,9 +134,7 @@ func (s *Sampler) Run(ctx context.Context) {
 	case <-time.After(stopGrace):
 	}
 	s.write()
-	if s.cfg.Incidents != nil {
-		s.cfg.Incidents.Run(ctx) // writes what the loops told at their end
-	}
+	s.cfg.Incidents.Save() // what the loops told at their end
 }
 
 // watch counts the events of the source.
@@ -342,9 +341,7 @@ func (s *Sampler) State() *State {
 		state.DriverReason = reasonHangs
 	}
 	state.StateFile = s.saved.Load()
-	if s.cfg.Incidents != nil {
-		state.Incidents = *s.cfg.Incidents.Now()
-	}
+	state.Incidents = s.cfg.Incidents.Now()
 	for _, l := range shared.loops {
 		d := l.current()
 		if d == nil {

@@ -33,7 +33,7 @@ type State struct {
 	DeviceHolders []DeviceHolder
 	// StateFile tells how the last writing of the state file went; nil before that, and without such a file.
 	StateFile *FileState
-	Incidents incident.Snapshot // empty if none are kept
+	Incidents incident.Snapshot
 	// Reload tells how the last reading of the detector's rules went; nil without rules. The Sampler leaves it to its caller.
 	Reload *FileState
 }

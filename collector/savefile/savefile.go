@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package savefile writes and reads the files that outlive the exporter. The first line of a file has its kind, its version,
-// and the checksum of the rest.
+// and the checksum of the rest, unless other programs read it, too.
 package savefile
 
 import (
@@ -30,8 +30,8 @@ var ErrUnusable = errors.New("file cannot be used")
 // Kind is a kind of file.
 type Kind struct {
 	Name    string // such as "state"
-	Version int
-	Most    int64 // bytes: a larger file is neither read nor written
+	Version int    // 0: a file has no first line, only its body
+	Most    int64  // bytes: a larger file is neither read nor written
 }
 
 // begins returns the begin of the first line, for any version.
@@ -46,7 +46,7 @@ func (k Kind) tooLarge(size int64) error {
 	if size <= k.Most {
 		return nil
 	}
-	return k.unusable(fmt.Sprintf("it is larger than %d MiB", k.Most>>20))
+	return k.unusable(fmt.Sprintf("it is larger than %d KiB", k.Most>>10))
 }
 
 // Write replaces the file by one with this body that only its owner can read. If the exporter is killed meanwhile, the old
@@ -60,18 +60,17 @@ func (k Kind) Write(path string, body []byte) error {
 }
 
 func (k Kind) write(path string, body []byte) error {
-	if err := k.tooLarge(int64(len(body) + len(k.head(body)) + 1)); err != nil {
+	var head []byte
+	if k.Version != 0 {
+		head = []byte(k.head(body) + "\n")
+	}
+	if err := k.tooLarge(int64(len(head) + len(body))); err != nil {
 		return err
 	}
-	return Replace(path, []byte(k.head(body)+"\n"), body)
-}
-
-// Replace is Write for a file without a kind, whose content has these parts.
-func Replace(path string, parts ...[]byte) error {
 	if is, err := os.Stat(path); err == nil && !is.Mode().IsRegular() {
 		return errNoFile // a device must stay one
 	}
-	return replace(path, parts...)
+	return replace(path, head, body)
 }
 
 // Read returns the body of a file. The error wraps fs.ErrNotExist or ErrUnusable; or it says that the file is not the
@@ -125,6 +124,9 @@ func (k Kind) unusable(why string) error { return fmt.Errorf("%s %w: %s", k.Name
 func (k Kind) parse(path string, b []byte) ([]byte, error) {
 	if len(bytes.Trim(b, "\x00")) == 0 {
 		return nil, k.unusable("it is empty, as a crash of the machine may leave it")
+	}
+	if k.Version == 0 {
+		return b, nil
 	}
 	head, body, _ := bytes.Cut(b, []byte("\n"))
 	if !strings.HasPrefix(string(head), k.begins()) {

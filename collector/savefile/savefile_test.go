@@ -45,6 +45,17 @@ func TestWriteAndRead(t *testing.T) {
 	if err := kind.Write(path, make([]byte, kind.Most)); !errors.Is(err, ErrUnusable) {
 		t.Errorf("of what is too large to be read: %v", err)
 	}
+	plain := Kind{Name: "plain", Most: kind.Most}
+	must(t, plain.Write(path, []byte("text")))
+	if b, err := os.ReadFile(path); err != nil || string(b) != "text" {
+		t.Errorf("without a first line: %q, %v", b, err)
+	}
+	if got, err := plain.Read(path); err != nil || string(got) != "text" {
+		t.Errorf("without a first line: read %q, %v", got, err)
+	}
+	if err := plain.Write(path, make([]byte, plain.Most+1)); !errors.Is(err, ErrUnusable) {
+		t.Errorf("of what is too large without a first line: %v", err)
+	}
 	if err := kind.Write("/dev/null", nil); !errors.Is(err, errNoFile) {
 		t.Errorf("of a device: %v", err)
 	}
@@ -75,7 +86,7 @@ func TestDamage(t *testing.T) {
 		"cut in its head":    {good[:len("gpu_leak_exporter test v2 crc32c=0")], "checksum", true},
 		"with more":          {append(bytes.Clone(good), 0), "checksum", true},
 		"zeros at its end":   {changed(func(b []byte) []byte { clear(b[len(b)-4:]); return b }), "checksum", true},
-		"too large":          {append([]byte(kind.head(nil)+"\n"), make([]byte, kind.Most)...), "larger than 1 MiB", true},
+		"too large":          {append([]byte(kind.head(nil)+"\n"), make([]byte, kind.Most)...), "larger than 1024 KiB", true},
 	} {
 		got, err := kind.parse("FILE", c.content)
 		if err == nil || !strings.Contains(err.Error(), c.says) || errors.Is(err, ErrUnusable) != c.ours || Unreadable(err) {

@@ -75,8 +75,8 @@ func Add(app *kingpin.Application, commands command.Commands) {
 	unit, zone := "", ""
 	b.logs.AddFlags(cmd)
 	choice("output", "table, json (an object a line, for each series and step) or html (a page with plots).", outputTable, &b.output, outputTable, outputJSON, outputHTML)
-	choice("fail-on", "What the exit status 1 means: verdict (a series was called a leak), ticket (the mixin's rules would have made a ticket or paged) or page.", levelVerdict.String(), &b.failOn,
-		levelVerdict.String(), levelTicket.String(), levelPage.String())
+	choice("fail-on", "What the exit status 1 means: leak (a series was called one), ticket (the mixin's rules would have made a ticket or paged) or page.", levelLeak.String(), &b.failOn,
+		levelLeak.String(), levelTicket.String(), levelPage.String())
 	cmd.Flag("incidents", "Also tell what ended while its memory was full: who filled it, and whether an alert came before.").BoolVar(&b.incidents)
 	cmd.Flag("step", "Time between two verdicts of --output=json. Alarms between them count as well.").Default("1m").SetValue(cli.Duration("step", &b.step, leastStep, 24*time.Hour))
 	choice("unit", "Unit of the metric of --query: auto (from its name), B or MiB.", "auto", &unit, "auto", "B", "MiB")

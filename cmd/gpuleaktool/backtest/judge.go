@@ -162,7 +162,12 @@ func (j *judge) end() (list []*result) {
 	})
 	for _, g := range j.order {
 		j.judge(g, g.sample.T, true)
-		list = append(list, g.results...)
+		for _, r := range g.results {
+			if r.said.MemoryState != nil {
+				r.word, r.text = r.said.Verdict(history.Wall(r.saidAt))
+			}
+			list = append(list, r)
+		}
 	}
 	slices.SortStableFunc(j.lines, func(a, b Line) int { return a.Time.Compare(b.Time) })
 	return list

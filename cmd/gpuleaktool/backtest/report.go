@@ -92,7 +92,7 @@ func writeReport(w io.Writer, list []*result, loc *time.Location) error {
 			row.Plot = m.drawing(loc, i).SVG()
 		}
 		r.Memories = append(r.Memories, row)
-		r.Urgent = r.Urgent || m.level() > levelVerdict
+		r.Urgent = r.Urgent || m.level() > levelLeak
 	}
 	return reportPage.Execute(w, r)
 }
@@ -101,7 +101,7 @@ func writeReport(w io.Writer, list []*result, loc *time.Location) error {
 func (r *result) tag() (text, class string) {
 	switch level := r.level(); {
 	case level > levelNone:
-		return level.String(), [...]string{levelVerdict: "warn", levelTicket: "bad", levelPage: "bad"}[level]
+		return level.String(), [...]string{levelLeak: "warn", levelTicket: "bad", levelPage: "bad"}[level]
 	case r.word == finding.NoLeak:
 		return r.word, "ok"
 	}
@@ -116,7 +116,7 @@ func (r *result) drawing(loc *time.Location, number int) *plot.Plot {
 		Location:    loc, From: r.first, To: r.last, Ahead: 1.0 / 3, Used: r.plot, Capacity: r.capacity.V, Troughs: r.troughs, Alarm: "alarm",
 	}
 	for _, e := range r.events {
-		if e.level == levelVerdict {
+		if e.level == levelLeak {
 			p.Alarms = append(p.Alarms, e.Span)
 		}
 	}

@@ -33,14 +33,14 @@ const (
 type level uint8
 
 const (
-	levelNone    level = iota
-	levelVerdict       // it was called a leak, and nobody was told
+	levelNone level = iota
+	levelLeak       // it was called a leak, and nobody was told
 	levelTicket
 	levelPage
 )
 
 // String names the level as --fail-on does.
-func (l level) String() string { return [...]string{"none", "verdict", "ticket", "page"}[l] }
+func (l level) String() string { return [...]string{"none", "leak", "ticket", "page"}[l] }
 
 // event is the time for which a memory was called a leak, or an alert of the mixin fired.
 type event struct {
@@ -73,9 +73,11 @@ type result struct {
 	samples     uint64
 	used, peak  float64 // the last and the highest sample, bytes
 	capacity    detector.Value
-	full        []plot.Span // when it was near its capacity
-	judged      bool        // ever
-	word, text  string      // on the memory in the end
+	full        []plot.Span    // when it was near its capacity
+	judged      bool           // ever
+	said        sampler.Domain // the memory as it was judged last
+	saidAt      time.Duration
+	word, text  string // on it, in the end
 	events      []*event
 	current     map[eventKey]*event // the last one of each kind
 	plot        *plot.Envelope      // nil unless it is drawn
@@ -109,8 +111,8 @@ func (r *result) add(t time.Duration, m gpu.Memory) {
 func (r *result) judge(t time.Duration, d *sampler.Domain) {
 	v := &d.Judgement.Device
 	r.judged = r.judged || v.Judged
-	if v.Judged || v.Muted || r.text == "" || !r.judged && d.Memory.Used.OK {
-		r.word, r.text = d.Verdict(history.Wall(t))
+	if v.Judged || v.Muted || r.said.MemoryState == nil || !r.judged && d.Memory.Used.OK {
+		r.said, r.saidAt = *d, t
 	}
 	if v.Trough.OK && r.plot != nil {
 		r.troughs = append(r.troughs, plot.Point{T: t, V: v.Trough.V})
@@ -135,7 +137,7 @@ func (r *result) note(t time.Duration, d *sampler.Domain) {
 		leak := leaks(d)
 		for _, m := range d.Messages() {
 			if leak && (m.Alert == finding.Leak || m.Alert == finding.OutOfMemory) {
-				r.goesOn(t, eventKey{levelVerdict, ""}, d, &m)
+				r.goesOn(t, eventKey{levelLeak, ""}, d, &m)
 			}
 			switch {
 			case !m.Due:
@@ -192,7 +194,7 @@ func (r *result) worst() (first *event) {
 func (r *result) level() level { return cmp.Or(r.worst(), &event{}).level }
 
 // leaked reports whether it was ever called a leak.
-func (r *result) leaked() bool { return r.current[eventKey{levelVerdict, ""}] != nil }
+func (r *result) leaked() bool { return r.current[eventKey{levelLeak, ""}] != nil }
 
 // fires reports whether an alert of a level fires at time t.
 func (r *result) fires(l level, t time.Duration) bool {
@@ -258,7 +260,7 @@ func (r *result) early(e *event) string {
 
 // grows reports whether it is about growth, which fills the memory later.
 func (e *event) grows() bool {
-	return e.level == levelVerdict || e.alert == finding.OutOfMemory || e.alert == finding.Leak
+	return e.level == levelLeak || e.alert == finding.OutOfMemory || e.alert == finding.Leak
 }
 
 // line writes an event: its level and alert, and the finding at its begin.
@@ -270,7 +272,7 @@ func (e *event) line(loc *time.Location) string {
 	if !e.Open {
 		text += " It lasted " + humanize.Duration(e.To-e.From) + "."
 	}
-	return fmt.Sprintf("%s  %-7s  %s", moment(e.From, loc), e.level, cli.Printable(text, longestText))
+	return fmt.Sprintf("%s  %-6s  %s", moment(e.From, loc), e.level, cli.Printable(text, longestText))
 }
 
 // moment writes a time to the minute, and its zone.
@@ -313,7 +315,7 @@ func headline(list []*result, loc *time.Location) string {
 		return fmt.Sprintf("Would not have alerted. Judged: %d of %d.", judged, len(list))
 	}
 	text := [...]string{
-		levelVerdict: "Would not have alerted, only called it a leak", levelTicket: "Would have ticketed", levelPage: "Would have paged",
+		levelLeak: "Would not have alerted, only called it a leak", levelTicket: "Would have ticketed", levelPage: "Would have paged",
 	}[e.level] + " at " + moment(e.From, loc) + " for " + first.title()
 	if e.grows() {
 		text += first.early(e)

@@ -57,31 +57,31 @@ func TestEvents(t *testing.T) {
 		want []string // level, minutes from and to; - where it is open
 	}{
 		{"nothing", func(int) float64 { return 20 }, nil},
-		{"a leak", leak, []string{"verdict 68 -", "ticket 98 300", "page 303 -"}},
+		{"a leak", leak, []string{"leak 68 -", "ticket 98 300", "page 303 -"}},
 		{"a reading that fails ends nothing", func(i int) float64 {
 			if i%50 == 0 {
 				return -1
 			}
 			return leak(i)
-		}, []string{"verdict 68 -", "ticket 98 301", "page 304 -"}},
+		}, []string{"leak 68 -", "ticket 98 301", "page 304 -"}},
 		{"nor do nine minutes without a sample", func(i int) float64 {
 			if i > 150 && i < 159 {
 				return silent
 			}
 			return leak(i)
-		}, []string{"verdict 68 -", "ticket 98 300", "page 303 -"}},
+		}, []string{"leak 68 -", "ticket 98 300", "page 303 -"}},
 		{"after ten, the alert waits again", func(i int) float64 {
 			if i > 150 && i < 160 {
 				return silent
 			}
 			return leak(i)
-		}, []string{"verdict 68 -", "ticket 98 154", "ticket 190 300", "page 303 -"}},
+		}, []string{"leak 68 -", "ticket 98 154", "ticket 190 300", "page 303 -"}},
 		{"what is given back is over", func(i int) float64 {
 			if i > 200 {
 				return 20
 			}
 			return leak(i)
-		}, []string{"verdict 68 201", "ticket 98 201"}},
+		}, []string{"leak 68 201", "ticket 98 201"}},
 	} {
 		r := judged(t, 350, c.used)
 		var got []string
@@ -200,7 +200,7 @@ func TestHeadline(t *testing.T) {
 		return func(r *result) {
 			e := &event{eventKey: eventKey{level: l, alert: finding.Leak}}
 			e.From, e.Open, e.since = time.Duration(minutes)*time.Minute, true, 0
-			r.events, r.current[eventKey{level: levelVerdict}] = append(r.events, e), e
+			r.events, r.current[eventKey{level: levelLeak}] = append(r.events, e), e
 		}
 	}
 	fine, young := r(func(*result) {}), r(func(r *result) { r.judged = false })
@@ -222,7 +222,7 @@ func TestHeadline(t *testing.T) {
 			})}, "Would have ticketed at 1970-01-01 00:10 UTC for GPU 0, 50 min before the record ends.",
 		},
 		{[]*result{young}, "Would not have alerted. Judged: 0 of 1."},
-		{[]*result{fine, r(at(levelVerdict, 50))}, "Would not have alerted, only called it a leak at 1970-01-01 00:50 UTC for GPU 0, 10 min before the record ends."},
+		{[]*result{fine, r(at(levelLeak, 50))}, "Would not have alerted, only called it a leak at 1970-01-01 00:50 UTC for GPU 0, 10 min before the record ends."},
 		{[]*result{r(at(levelTicket, 10)), r(at(levelPage, 40))}, "Would have paged at 1970-01-01 00:40 UTC for GPU 0, 20 min before the record ends."},
 		{
 			[]*result{r(func(r *result) { at(levelTicket, 30)(r); r.capacity, r.from = detector.Value{}, "a.csv" })},
@@ -242,7 +242,7 @@ func TestMostEvents(t *testing.T) {
 		r.events = append(r.events, &event{eventKey: eventKey{level: levelTicket, alert: "A"}, text: "It \x1b[2J grows."})
 	}
 	list := r.lines(time.UTC)
-	if len(list) != mostEvents+1 || list[mostEvents] != "… and 5 more" || list[0] != "1970-01-01 00:00 UTC  ticket   A: It \ufffd[2J grows. It lasted 0 s." {
+	if len(list) != mostEvents+1 || list[mostEvents] != "… and 5 more" || list[0] != "1970-01-01 00:00 UTC  ticket  A: It \ufffd[2J grows. It lasted 0 s." {
 		t.Errorf("%q", list)
 	}
 }

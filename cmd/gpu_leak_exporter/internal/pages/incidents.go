@@ -6,7 +6,6 @@ package pages
 import (
 	"html/template"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
@@ -20,53 +19,42 @@ import (
 //	{"status":"success","data":[…]}
 func NewIncidentsJSON(state func() *sampler.State) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fromstate.Answer(w, lastOf(state()))
+		fromstate.Answer(w, append([]*incident.Incident{}, state().Incidents.List...)) // never null
 	})
 }
 
-// lastOf returns the incidents, the newest first; never nil.
-func lastOf(s *sampler.State) []*incident.Incident {
-	list := append([]*incident.Incident{}, s.Incidents.List...)
-	slices.Reverse(list)
-	return list
-}
-
-// incidentsView is what the template shows, in words.
+// incidentsView is what the template shows.
 type incidentsView struct {
-	Style           template.CSS
-	Note, Refreshed string
-	Incidents       []incidentCard
+	*Config
+	Style     template.CSS
+	Refreshed string
+	Incidents []*incident.Incident
 }
 
-type incidentCard struct {
-	*incident.Incident
-	When string
-	Plot template.HTML
+// When is the time of an incident.
+func (v *incidentsView) When(i *incident.Incident) string {
+	return i.Time.In(v.Location).Format("2006-01-02 15:04:05 MST")
 }
 
 // NewIncidents serves the page of the last incidents: what filled the memory, its last hour, and whether an alert came before.
 func NewIncidents(h *Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		s := h.State()
-		v := incidentsView{Style: plot.Style, Note: h.Note, Refreshed: h.refreshed(s)}
-		for _, i := range lastOf(s) {
-			v.Incidents = append(v.Incidents, incidentCard{i, i.Time.In(h.Location).Format("2006-01-02 15:04:05 MST"), h.courseOf(i)})
-		}
-		render(w, "incidents.html", &v, h.Logger)
+		render(w, "incidents.html", &incidentsView{h, plot.Style, h.refreshed(s), s.Incidents.List}, h.Logger)
 	})
 }
 
-// courseOf draws the last hour of a memory; "" if nothing is known of it.
-func (h *Config) courseOf(i *incident.Incident) template.HTML {
+// Plot draws the last hour of a memory; "" if nothing is known of it.
+func (v *incidentsView) Plot(i *incident.Incident) template.HTML {
 	from, to := sinceEpoch(i.Start), sinceEpoch(i.Time)
 	p := &plot.Plot{
-		ID: "plot-" + i.ID, Title: "Memory used before the incident", Description: i.Text, Location: h.Location, Height: memoryHeight,
+		ID: "plot-" + i.ID, Title: "Memory used before the incident", Description: i.Text, Location: v.Location, Height: memoryHeight,
 		From: min(from, to-shortestAxis), To: to, Used: &plot.Envelope{}, Capacity: float64(i.Capacity.V),
 	}
-	for n, v := range i.Course {
-		if v.OK {
+	for n, used := range i.Course {
+		if used.OK {
 			at := min(from+time.Duration(n)*incident.Step, to)
-			p.Used.AddRange(at, float64(v.V), float64(v.V))
+			p.Used.AddRange(at, float64(used.V), float64(used.V))
 		}
 	}
 	if _, _, ok := p.Used.Extremes(); !ok {

@@ -42,7 +42,7 @@ func incidents() incident.Snapshot {
 	s := incident.NewStore("", incident.Most, nil)
 	s.Add(full)
 	s.Add(lost)
-	return *s.Now()
+	return s.Now()
 }
 
 // TestIncidents has the page and the JSON of two incidents, of none, and where none are kept.

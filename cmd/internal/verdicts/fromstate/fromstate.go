@@ -56,8 +56,8 @@ func Of(s *sampler.State) verdicts.Data {
 		m := &report.Messages[i]
 		data.Findings = append(data.Findings, verdicts.Finding{Severity: m.Severity.String(), Alert: m.Alert, Text: m.Text()})
 	}
-	if n := len(s.Incidents.List); n > 0 {
-		last := s.Incidents.List[n-1]
+	if len(s.Incidents.List) > 0 {
+		last := s.Incidents.List[0]
 		data.Incident = &verdicts.Incident{Time: last.Time, Text: last.Text}
 	}
 	for _, d := range s.Devices {
