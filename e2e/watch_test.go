@@ -98,8 +98,13 @@ func TestWatchKeys(t *testing.T) {
 			tool.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 			harness.Must(t, tool.Start())
 			for _, step := range [][2]string{
-				{"", "q quit"}, {"\x1b[B", "> GPU "}, {"\r", "No finding. "}, {"o", exporter.URL + "/predict#GPU-"}, {"k", "choose a process"},
-				{strings.Repeat("\x1b[B", 40), "\x1b[7m> "}, {"k", "There is no process to end."},
+				{"", "q quit"},
+				{"\x1b[B", "> GPU "},
+				{"\r", "No finding. "},
+				{"o", exporter.URL + "/predict#GPU-"},
+				{"k", "choose a process"},
+				{strings.Repeat("\x1b[B", 40), "\x1b[7m> "},
+				{"k", "There is no process to end."},
 			} {
 				_, err := person.WriteString(step[0])
 				harness.Must(t, err)

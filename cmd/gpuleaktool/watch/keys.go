@@ -103,6 +103,7 @@ func (k *keys) listen(stop func()) (end func()) {
 	})
 	return func() {
 		restore()
+		_, _ = io.WriteString(k.stdout, "\n")      // what comes next stands below
 		if in.SetReadDeadline(time.Now()) == nil { // only Linux knows it of a terminal: elsewhere the last read ends with the program
 			reading.Wait()
 		}

@@ -107,7 +107,7 @@ func TestChosenRowMoves(t *testing.T) {
 	}
 }
 
-// The row that is chosen has a mark, is reversed, and is on the screen, however small that is.
+// The row that is chosen has a mark, and is reversed.
 func TestScreenWithChosenRow(t *testing.T) {
 	k := typing(t, "")
 	k.press(strings.Repeat(down, 7))
@@ -116,6 +116,19 @@ func TestScreenWithChosenRow(t *testing.T) {
 	testkit.Golden(t, "testdata/chosen_small.txt", Fit(page, 60, 10))
 	if got := Paint(page); strings.Count(got, "\x1b[7m> ddp_worker.py") != 1 || strings.Count(got, "\x1b[7m") != 1 {
 		t.Errorf("%q", got)
+	}
+}
+
+// A row that is chosen is on the screen, however small that is, and a page that fits is whole.
+func TestFitShowsChosenRow(t *testing.T) {
+	for rows := 3; rows < 14; rows++ {
+		for at := range 10 {
+			page := strings.Repeat("a\n", at) + mark + "b\n" + strings.Repeat("c\n", 9-at)
+			got := Fit(page, 80, rows)
+			if !strings.Contains(got, mark) || strings.Count(got, "\n") > rows-1 || (rows > 10 && got != page) {
+				t.Errorf("row %d of %d: %q", at, rows, got)
+			}
+		}
 	}
 }
 

@@ -96,7 +96,7 @@ func Fit(page string, columns, rows int) string {
 	lines := strings.Split(strings.TrimSuffix(page, "\n"), "\n")
 	if more := len(lines) - (rows - 1); more > 0 && rows > 2 {
 		chosen := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, mark) })
-		above := min(more, max(0, chosen-(rows-3)))
+		above := min(more, max(0, chosen-(rows-3)/2))
 		if lines = lines[above:]; more > above {
 			lines = append(lines[:rows-2], fmt.Sprintf("… and %d more lines", more-above+1))
 		}
