@@ -6,11 +6,18 @@
 package e2e
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
@@ -36,5 +43,86 @@ func TestWatch(t *testing.T) {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
+	}
+}
+
+// terminal opens a terminal of 100 columns and 60 lines: the end of who types and sees, and that of the program.
+func terminal(t *testing.T) (person, program *os.File) {
+	t.Helper()
+	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	harness.Must(t, err)
+	t.Cleanup(func() { _ = person.Close() })
+	raw, err := person.SyscallConn()
+	harness.Must(t, err)
+	var number int
+	harness.Must(t, raw.Control(func(fd uintptr) {
+		err = errors.Join(unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0), unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: 60, Col: 100}))
+		if err == nil {
+			number, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+		}
+	}))
+	harness.Must(t, err)
+	program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	harness.Must(t, err)
+	t.Cleanup(func() { _ = program.Close() })
+	return person, program
+}
+
+// modeOf returns the mode of a terminal.
+func modeOf(t *testing.T, terminal *os.File) unix.Termios {
+	t.Helper()
+	mode, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
+	harness.Must(t, err)
+	return *mode
+}
+
+// TestWatchKeys has somebody at a terminal choose rows and act on them. However that ends, the terminal gets its mode back.
+func TestWatchKeys(t *testing.T) {
+	t.Parallel()
+	exporter := harness.StartExporter(t, harness.Options{Args: []string{"--source=sim:node"}})
+	for name, end := range map[string]func(person *os.File, tool *exec.Cmd) error{
+		"q":       func(person *os.File, _ *exec.Cmd) error { _, err := person.WriteString("q"); return err },
+		"ctrl-C":  func(person *os.File, _ *exec.Cmd) error { _, err := person.WriteString("\x03"); return err },
+		"SIGTERM": func(_ *os.File, tool *exec.Cmd) error { return tool.Process.Signal(syscall.SIGTERM) },
+		"SIGHUP":  func(_ *os.File, tool *exec.Cmd) error { return tool.Process.Signal(syscall.SIGHUP) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			person, program := terminal(t)
+			before := modeOf(t, program)
+			var seen harness.Output
+			go func() { _, _ = io.Copy(&seen, person) }() // until the end of the test
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			tool := exec.CommandContext(ctx, harness.Tool(t), "watch", "--interval=1s", exporter.URL)
+			tool.Stdin, tool.Stdout, tool.Stderr = program, program, program
+			tool.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+			harness.Must(t, tool.Start())
+			for _, step := range [][2]string{
+				{"", "q quit"},
+				{"\x1b[B", "> GPU "},
+				{"\r", "No finding. "},
+				{"o", exporter.URL + "/predict#GPU-"},
+				{"k", "choose a process"},
+				{strings.Repeat("\x1b[B", 40), "\x1b[7m> "},
+				{"k", "There is no process to end."},
+			} {
+				_, err := person.WriteString(step[0])
+				harness.Must(t, err)
+				harness.Eventually(t, 20*time.Second, func() error {
+					screens := strings.Split(seen.String(), "\x1b[H\x1b[2J")
+					if last := screens[len(screens)-1]; !strings.Contains(last, step[1]) || !strings.HasSuffix(last, "\x1b[J") {
+						return fmt.Errorf("after %q there is no %q on\n%s", step[0], step[1], last)
+					}
+					return nil
+				})
+			}
+			harness.Must(t, end(person, tool))
+			if err := tool.Wait(); err != nil {
+				t.Error(err)
+			}
+			if after := modeOf(t, program); after != before {
+				t.Errorf("the mode was %+v, is %+v", before, after)
+			}
+		})
 	}
 }

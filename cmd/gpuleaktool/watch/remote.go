@@ -26,27 +26,27 @@ const (
 )
 
 // lookThere returns what asks the exporter at an address such as http://node7:9844 or node7:9844, which
-// may have a path before that of the pages.
-func lookThere(address string, client *http.Client) (look, error) {
+// may have a path before that of the pages, and that address without the path of a page.
+func lookThere(address string, client *http.Client) (look, *url.URL, error) {
 	if !strings.Contains(address, "://") {
 		address = "http://" + address
 	}
 	u, err := url.Parse(address)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" { // the error would repeat a password
-		return nil, errors.New("the address is none of an exporter, such as http://node7:9844")
+		return nil, nil, errors.New("the address is none of an exporter, such as http://node7:9844")
 	}
 	if u.User != nil {
-		return nil, errors.New("the address has a user: name it in the file of --http.config.file, where other users of this machine do not see it")
+		return nil, nil, errors.New("the address has a user: name it in the file of --http.config.file, where other users of this machine do not see it")
 	}
 	u.RawQuery, u.Fragment = "", ""
-	u.Path = ownPage.ReplaceAllString(u.Path, "") + path
+	u.Path = ownPage.ReplaceAllString(u.Path, "")
 	return func(ctx context.Context) (*verdicts.Data, error) {
-		v, err := ask(ctx, u.String(), client)
+		v, err := ask(ctx, u.JoinPath(path).String(), client)
 		if err != nil {
 			return nil, fmt.Errorf("asking the exporter: %w", err)
 		}
 		return v, nil
-	}, nil
+	}, u, nil
 }
 
 // ownPage is the end of an address that was copied from a page of an exporter.

@@ -45,9 +45,9 @@ func Of(severity string) Status {
 }
 
 // Screen returns a page of text for a terminal of that many columns, 0 for none: that the GPUs are not real, what is said of the
-// node and of each memory, with the chapter of the runbook, a line a memory, and the top users, at most that many. Names come from
-// other users: they may hold anything.
-func Screen(d *verdicts.Data, top, columns int) string {
+// node and of each memory, with the chapter of the runbook, a line a memory, and the top users, at most that many. On a terminal
+// the row with the chosen ID is marked. Names come from other users: they may hold anything.
+func Screen(d *verdicts.Data, top, columns int, chosen string) string {
 	var b, found bytes.Buffer
 	if d.Note != "" {
 		fmt.Fprintln(&b, Wrap(sentence(d.Note), columns, ""))
@@ -67,8 +67,12 @@ func Screen(d *verdicts.Data, top, columns int) string {
 	if i := d.Incident; i != nil {
 		fmt.Fprintln(&b, Wrap(i.Time.UTC().Format("Last incident 2006-01-02 15:04: ")+sentence(i.Text), columns, "  "))
 	}
-	memories(&b, d)
-	users(&b, d, top)
+	table(&b, "MEMORY\tTIME LEFT\tVERDICT\tUSED", memories(d), columns, chosen)
+	processes, more := users(d, top)
+	table(&b, "PROCESS\tPID\tGPU\tHOLDS\tVERDICT\tOWNER", processes, columns, chosen)
+	if more > 0 && top > 0 {
+		fmt.Fprintf(&b, "and %d more\n", more)
+	}
 	return b.String()
 }
 
@@ -87,11 +91,15 @@ func Wrap(text string, columns int, indent string) string {
 }
 
 // Fit cuts a page to a terminal of that many columns and lines: the most urgent lines are at the top, and
-// must not scroll away.
+// must not scroll away, unless a row that is chosen is below.
 func Fit(page string, columns, rows int) string {
 	lines := strings.Split(strings.TrimSuffix(page, "\n"), "\n")
 	if more := len(lines) - (rows - 1); more > 0 && rows > 2 {
-		lines = append(lines[:rows-2], fmt.Sprintf("… and %d more lines", more+1))
+		chosen := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, mark) })
+		above := min(more, max(0, chosen-(rows-3)/2))
+		if lines = lines[above:]; more > above {
+			lines = append(lines[:rows-2], fmt.Sprintf("… and %d more lines", more-above+1))
+		}
 	}
 	for i, l := range lines {
 		if r := []rune(l); len(r) > columns && columns > 1 {
@@ -101,61 +109,93 @@ func Fit(page string, columns, rows int) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// judged are the words that have a colour, severities at the begin of a line and verdicts in a column, and colours the numbers of these.
+// judged are the words that have a colour, severities at the begin of a line and verdicts in a column, and colours the numbers of
+// these. A row that is chosen is reversed.
 var (
-	judged  = regexp.MustCompile(`(?m)^(?i:page|ticket|well|not known)\b|  (?:leaks|no leak|` + finding.Broken + `|` + finding.Unreadable + `)(?:  |$)`)
+	judged  = regexp.MustCompile(`(?m)^` + mark + `.*$|^(?i:page|ticket|well|not known)\b|  (?:leaks|no leak|` + finding.Broken + `|` + finding.Unreadable + `)(?:  |$)`)
 	colours = map[string]int{"page": 31, finding.Leaks: 31, finding.Broken: 31, finding.Unreadable: 31, "ticket": 33, "not known": 33, "well": 32, finding.NoLeak: 32}
 )
 
 // Paint gives the words of a page their colours, as a terminal understands them.
 func Paint(page string) string {
 	return judged.ReplaceAllStringFunc(page, func(word string) string {
-		return fmt.Sprintf("\x1b[%dm%s\x1b[m", colours[strings.ToLower(strings.TrimSpace(word))], word)
+		const reversed = 7
+		return fmt.Sprintf("\x1b[%dm%s\x1b[m", cmp.Or(colours[strings.ToLower(strings.TrimSpace(word))], reversed), word)
 	})
 }
 
-// memories writes a line for each GPU and slice: those that cannot be read, then those that are full first.
-func memories(b *bytes.Buffer, d *verdicts.Data) {
-	if len(d.Devices) == 0 {
+// row is a line of a table: a memory or a process.
+type row struct {
+	id      string // the same on each screen
+	anchor  string // of its memory, for links to the page that has all
+	cells   string
+	order   float64
+	about   string            // what the finding on it has, if there is one
+	process *verdicts.Process // nil of a memory
+}
+
+func rowOf(labels map[string]string, order float64, cells ...string) row {
+	anchor := labels["uuid"]
+	if instance := labels["gpu_instance"]; instance != "" {
+		anchor += "-mig-" + instance
+	}
+	return row{id: fmt.Sprint(labels), anchor: anchor, order: order, cells: strings.Join(cells, "\t")}
+}
+
+// mark is before the row that is chosen.
+const mark = "> "
+
+// table writes rows below a heading. A terminal has room for the mark.
+func table(b *bytes.Buffer, heading string, rows []row, columns int, chosen string) {
+	if len(rows) == 0 {
 		return
 	}
-	type line struct {
-		left float64
-		text string
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	room := strings.Repeat(" ", min(columns, len(mark)))
+	fmt.Fprint(w, "\n", room, heading, "\n")
+	for _, r := range rows {
+		begin := room
+		if r.id == chosen {
+			begin = mark
+		}
+		fmt.Fprint(w, begin, r.cells, "\n")
 	}
-	var lines []line
-	row := func(name string, m verdicts.Memory, v *verdicts.Verdict) {
-		seconds, left := math.Inf(1), "-"
+	_ = w.Flush() // into memory
+}
+
+// memories returns a row for each GPU and slice: those that cannot be read, then those that are full first.
+func memories(d *verdicts.Data) (rows []row) {
+	add := func(name string, labels map[string]string, m verdicts.Memory, domain *verdicts.Domain) {
+		seconds, left, v := math.Inf(1), "-", domain.Verdict
 		if v != nil && v.Seconds != nil {
 			seconds, left = *v.Seconds, humanize.Seconds(*v.Seconds)
 		}
-		lines = append(lines, line{seconds, fmt.Sprintf("%s\t%s\t%s\t%s\n", name, left, word(v), used(m))})
+		r := rowOf(labels, seconds, name, left, word(v), used(m))
+		r.about = domain.Text
+		rows = append(rows, r)
 	}
 	for i := range d.Devices {
 		dev := &d.Devices[i]
 		name := "GPU " + plain(dev.Labels["gpu"])
 		switch {
 		case !dev.Up:
-			lines = append(lines, line{0, name + "\t-\t" + finding.Unreadable + "\t-\n"})
+			r := rowOf(dev.Labels, 0, name, "-", finding.Unreadable, "-")
+			r.about = r.anchor // its finding has the UUID
+			rows = append(rows, r)
 		case len(dev.Instances) == 0:
-			row(name, dev.Memory, dev.Verdict)
+			add(name, dev.Labels, dev.Memory, &dev.Domain)
 		}
 		for i := range dev.Instances {
 			in := &dev.Instances[i]
-			row(fmt.Sprintf("%s, MIG %s (%s)", name, plain(in.Labels["gpu_instance"]), plain(in.Labels["profile"])), in.Memory, in.Verdict)
+			add(fmt.Sprintf("%s, MIG %s (%s)", name, plain(in.Labels["gpu_instance"]), plain(in.Labels["profile"])), in.Labels, in.Memory, &in.Domain)
 		}
 		for i := range dev.Limited {
 			x := &dev.Limited[i]
-			row(name+", limit of "+plain(cmp.Or(x.Labels["pod"], x.Labels["slurm_job"], x.Labels["process"])), x.Memory, x.Verdict)
+			add(name+", limit of "+plain(cmp.Or(x.Labels["pod"], x.Labels["slurm_job"], x.Labels["process"])), x.Labels, x.Memory, &x.Domain)
 		}
 	}
-	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.left, b.left) })
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(w, "\nMEMORY\tTIME LEFT\tVERDICT\tUSED\n")
-	for _, l := range lines {
-		fmt.Fprint(w, l.text)
-	}
-	_ = w.Flush() // into memory
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.order, b.order) })
+	return rows
 }
 
 // used writes the used memory.
@@ -177,30 +217,23 @@ func word(v *verdicts.Verdict) string {
 	return plain(v.Text)
 }
 
-// users writes the processes that hold most.
-func users(b *bytes.Buffer, d *verdicts.Data, top int) {
-	var all []*verdicts.Process
+// users returns a row for each of the processes that hold most, and how many more there are.
+func users(d *verdicts.Data, top int) (rows []row, more int) {
 	for i := range d.Devices {
 		for j := range d.Devices[i].Processes {
-			if p := &d.Devices[i].Processes[j]; p.Used != nil {
-				all = append(all, p)
+			p := &d.Devices[i].Processes[j]
+			if p.Used == nil {
+				continue
 			}
+			r := rowOf(p.Labels, -float64(*p.Used), cmp.Or(plain(p.Labels["process"]), "-"), plain(p.Labels["pid"]), plain(p.Labels["gpu"]),
+				humanize.Bytes(float64(*p.Used)), word(p.Verdict), cmp.Or(place(p), "-"))
+			r.process, r.about = p, title(p)
+			rows = append(rows, r)
 		}
 	}
-	if len(all) == 0 || top == 0 {
-		return
-	}
-	slices.SortStableFunc(all, func(a, b *verdicts.Process) int { return cmp.Compare(*b.Used, *a.Used) })
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(w, "\nPROCESS\tPID\tGPU\tHOLDS\tVERDICT\tOWNER\n")
-	for _, p := range all[:min(top, len(all))] {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(plain(p.Labels["process"]), "-"), plain(p.Labels["pid"]), plain(p.Labels["gpu"]),
-			humanize.Bytes(float64(*p.Used)), word(p.Verdict), cmp.Or(place(p), "-"))
-	}
-	_ = w.Flush() // into memory
-	if more := len(all) - top; more > 0 {
-		fmt.Fprintf(b, "and %d more\n", more)
-	}
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.order, b.order) })
+	top = min(top, len(rows))
+	return rows[:top], len(rows) - top
 }
 
 // place says in which pod or job a process runs, and whose it is.

@@ -9,8 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -45,7 +45,7 @@ var failOn = map[string]Status{"ticket": Ticket, "page": Page}
 // Add adds the command watch.
 func Add(app *kingpin.Application, commands command.Commands) {
 	w := &watchCommand{local: source.Config{Kind: source.NVML, Speed: 1, Interval: time.Second, Timeout: watchTimeout}}
-	cmd := app.Command("watch", "Show on the terminal which GPU runs out of memory, and when: as a running exporter says, or, without an address, as NVML shows it from now on. q ends it. "+
+	cmd := app.Command("watch", "Show on the terminal which GPU runs out of memory, and when: as a running exporter says, or, without an address, as NVML shows it from now on. Its last line has its keys. "+
 		"With --once the exit status is 0 if all is well, 1 for a ticket, 2 for a page and 3 if it is not known.")
 	cmd.Arg("address", "A running exporter, such as http://node7:9844.").StringVar(&w.address)
 	cmd.Flag("once", "Say it once, and end.").BoolVar(&w.once)
@@ -85,7 +85,7 @@ func (w *watchCommand) look(ctx context.Context, stdout io.Writer) error {
 	case w.httpConfig != "" && w.address == "":
 		return errors.New("--http.config.file needs the address of an exporter")
 	}
-	now, end, err := w.looker(ctx)
+	now, exporter, end, err := w.looker(ctx)
 	if err != nil {
 		return err
 	}
@@ -93,25 +93,26 @@ func (w *watchCommand) look(ctx context.Context, stdout io.Writer) error {
 	if w.once {
 		return w.say(ctx, now, stdout)
 	}
-	return w.follow(ctx, now, stdout)
+	return w.follow(ctx, now, exporter, stdout)
 }
 
-// looker returns what looks, and what ends it.
-func (w *watchCommand) looker(ctx context.Context) (look, func(), error) {
+// looker returns what looks, the address before the paths of the exporter if there is one, and what ends it.
+func (w *watchCommand) looker(ctx context.Context) (now look, exporter *url.URL, end func(), err error) {
 	if w.address == "" {
-		return lookHere(ctx, w.local)
+		now, end, err = lookHere(ctx, w.local)
+		return now, nil, end, err
 	}
 	cfg, err := promapi.LoadHTTP(w.httpConfig)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	client, err := config.NewClientFromConfig(cfg, command.Program, config.WithUserAgent(version.ComponentUserAgent(command.Program)))
 	if err != nil {
-		return nil, nil, fmt.Errorf("--http.config.file=%s: %w", w.httpConfig, err)
+		return nil, nil, nil, fmt.Errorf("--http.config.file=%s: %w", w.httpConfig, err)
 	}
 	client.Timeout = watchTimeout
-	now, err := lookThere(w.address, client)
-	return now, client.CloseIdleConnections, err
+	now, exporter, err = lookThere(w.address, client)
+	return now, exporter, client.CloseIdleConnections, err
 }
 
 // say looks once.
@@ -124,7 +125,7 @@ func (w *watchCommand) say(ctx context.Context, now look, stdout io.Writer) erro
 	if w.failOn != "" && (status == Unknown || status < failOn[w.failOn]) {
 		return nil
 	}
-	if _, err := io.WriteString(stdout, Screen(data, w.top, 0)); err != nil {
+	if _, err := io.WriteString(stdout, Screen(data, w.top, 0, "")); err != nil {
 		return fmt.Errorf("writing: %w", err)
 	}
 	if status == Well {
@@ -140,36 +141,22 @@ const (
 	ClearBelow = "\x1b[J"
 )
 
-// follow looks again and again until ctx is done, or q or ctrl-C is typed.
-func (w *watchCommand) follow(ctx context.Context, now look, stdout io.Writer) error {
-	stdout = command.Raw(stdout)
-	if columns, _ := size(stdout); columns > 0 {
-		var restore func()
-		ctx, restore = untilKey(ctx, os.Stdin)
-		defer restore()
+// follow looks again and again until ctx is done, or a key ends it.
+func (w *watchCommand) follow(ctx context.Context, now look, exporter *url.URL, stdout io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	k := &keys{stdout: command.Raw(stdout), top: w.top, exporter: exporter, data: &verdicts.Data{}}
+	if columns, _ := size(k.stdout); columns > 0 {
+		defer k.listen(cancel)()
 	}
 	tick := time.NewTicker(w.interval)
 	defer tick.Stop()
-	before := "" // an exporter that does not answer for a while takes nothing from the screen
 	for {
-		screen := before
-		columns, rows := size(stdout)
-		if data, err := now(ctx); err == nil {
-			screen = Screen(data, w.top, columns)
-			before = screen
-		} else {
-			screen = Wrap("NOT KNOWN: "+command.OneLine(err), columns, "") + "\n\n" + screen
-		}
+		data, err := now(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if screen = Fit(cli.Escape(screen), columns, rows); columns > 0 {
-			if os.Getenv("NO_COLOR") == "" {
-				screen = Paint(screen)
-			}
-			screen = strings.ReplaceAll(screen, "\n", "\r\n") // in raw mode it does not return by itself
-		}
-		if _, err := io.WriteString(stdout, Home+screen+ClearBelow); err != nil {
+		if err := k.look(data, err); err != nil {
 			return fmt.Errorf("writing: %w", err)
 		}
 		select {
@@ -177,27 +164,6 @@ func (w *watchCommand) follow(ctx context.Context, now look, stdout io.Writer) e
 			return nil
 		case <-tick.C:
 		}
-	}
-}
-
-// untilKey returns a context that ends when q is typed on a terminal, or ctrl-C, which is a key as others in raw mode, and what
-// gives that terminal its mode back. Where in is none nobody types.
-func untilKey(ctx context.Context, in *os.File) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	mode, err := term.MakeRaw(int(in.Fd()))
-	if err != nil {
-		return ctx, cancel
-	}
-	go func() {
-		const ctrlC = 3
-		for key := []byte{0}; err == nil && key[0] != 'q' && key[0] != ctrlC; {
-			_, err = in.Read(key)
-		}
-		cancel()
-	}()
-	return ctx, func() {
-		cancel()
-		_ = term.Restore(int(in.Fd()), mode) // it has gone
 	}
 }
 

@@ -25,7 +25,7 @@ func recorded(t testing.TB) []byte {
 func TestScreen(t *testing.T) {
 	d, err := decode(bytes.NewReader(recorded(t)))
 	testkit.Must(t, err)
-	testkit.Golden(t, "testdata/screen.txt", Screen(d, 3, 0))
+	testkit.Golden(t, "testdata/screen.txt", Screen(d, 3, 0, ""))
 }
 
 // TestScreenAndPageSayTheSame holds what the terminal says of each memory against the page of the exporter,
@@ -35,7 +35,7 @@ func TestScreenAndPageSayTheSame(t *testing.T) {
 	testkit.Must(t, err)
 	source := testkit.Read(t, "../../gpu_leak_exporter/internal/pages/testdata/predict.html")
 	page := strings.ReplaceAll(source, "\u00a0", " ")
-	_, tables, _ := strings.Cut(Screen(d, 100, 0), "USED\n")
+	_, tables, _ := strings.Cut(Screen(d, 100, 0, ""), "USED\n")
 	memories, processes, _ := strings.Cut(tables, "\n\n")
 	var said []string
 	for line := range strings.SplitSeq(memories, "\n") {
@@ -118,7 +118,7 @@ func TestExporter(t *testing.T) {
 		server.URL + "/other":     "the answer is none of an exporter", server.URL + "/nothing": "404 Not Found",
 		"http://a:b@" + host: "the address has a user", "ftp://x": "is none of an exporter", "http://": "is none of an exporter", "http://a b": "is none of an exporter",
 	} {
-		now, err := lookThere(address, server.Client())
+		now, _, err := lookThere(address, server.Client())
 		if err == nil {
 			_, err = now(t.Context())
 		}
@@ -138,7 +138,7 @@ func FuzzScreen(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, r := range Screen(d, 5, 80) {
+		for _, r := range Screen(d, 5, 80, "") {
 			if r != '\n' && !unicode.IsPrint(r) {
 				t.Fatalf("%q reaches the terminal", r)
 			}

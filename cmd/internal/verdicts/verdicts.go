@@ -84,6 +84,7 @@ type (
 	Process struct {
 		Labels  map[string]string `json:"labels"`
 		User    string            `json:"user"`
+		Start   uint64            `json:"start_ticks"` // from boot: field 22 of /proc/PID/stat; 0 if it is not known
 		Used    *uint64           `json:"memory_used_bytes"`
 		Share   *float64          `json:"leak_share_ratio"`
 		Grows   *string           `json:"grows"`

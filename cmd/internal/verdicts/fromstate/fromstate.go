@@ -124,7 +124,7 @@ func addMemories(j *verdicts.Device, d *sampler.DeviceState, now time.Time) {
 func processOf(labels map[string]string, p *sampler.ProcessState) verdicts.Process {
 	who := finding.Of(p.Owner)
 	NameProcess(labels, p.Instance, p.ID, &who)
-	j := verdicts.Process{Labels: labels, User: who.User, Used: Known(p.Used), Share: p.Share.Finite(), Verdict: VerdictOf(&p.Verdict)}
+	j := verdicts.Process{Labels: labels, User: who.User, Start: p.ID.Start, Used: Known(p.Used), Share: p.Share.Finite(), Verdict: VerdictOf(&p.Verdict)}
 	if grows := p.Grows.String(); grows != "" {
 		j.Grows = &grows
 	}
