@@ -284,7 +284,7 @@ check-release: tools $(RELEASE_TOOLS) $(HELM) release-packages e2e-packages ## m
 
 .PHONY: check-cluster
 check-cluster: $(HELM) $(BIN)/.kubernetes ## apply the chart and the manifests to a real Kubernetes API server; half a minute, and four minutes to build it
-	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e,nightly -count=1 -timeout 1h -run '^TestCluster$$' .
+	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e,nightly -count=1 -timeout 1h -run '^TestCluster' .
 
 .PHONY: image
 image: release ## the container image of a release for amd64 and arm64, as .tarballs/image.tar; needs buildah

@@ -26,7 +26,9 @@ IFS='|' read -r uid created owner allowed <<<"$it"
 [[ $verb == event || -n $owner ]] || refuse "nothing would start pod $namespace/$pod again"
 once "$verb-$LABEL_ALERTNAME-${LABEL_SEVERITY-}-$namespace.$pod"
 
-jq --null-input --arg ns "$namespace" --arg pod "$pod" --arg uid "$uid" --arg text "${SUMMARY-} ${DESCRIPTION-}" --arg alert "$LABEL_ALERTNAME" --arg now "$(date --utc +%FT%TZ)" '
+rate=$(curl --silent --fail --max-time 10 --get "${PROMETHEUS-}/api/v1/query" --data-urlencode "query=sum(gpu_process_leak_rate_bytes_per_second{namespace=\"$namespace\",pod=\"$pod\"})*60/1048576" |
+	jq --raw-output '.data.result[] | "leaks \(.value[1] | tonumber | round) MiB/min; "') || rate= # the Event is of use without it
+jq --null-input --arg ns "$namespace" --arg pod "$pod" --arg uid "$uid" --arg text "$rate${SUMMARY-} ${DESCRIPTION-}" --arg alert "$LABEL_ALERTNAME" --arg now "$(date --utc +%FT%TZ)" '
 	{apiVersion: "v1", kind: "Event", metadata: {generateName: "gpu-leak-", namespace: $ns}, type: "Warning", reason: $alert, message: $text[:1000],
 	 involvedObject: {apiVersion: "v1", kind: "Pod", namespace: $ns, name: $pod, uid: $uid}, source: {component: "gpu-leak-act"}, firstTimestamp: $now, lastTimestamp: $now, count: 1}' |
 	act kubectl create --raw="/api/v1/namespaces/$namespace/events" --filename=- || say "the owner is not told"

@@ -19,7 +19,7 @@ if [[ ! $unit =~ ^[^[:space:]]+\.service$ ]] || ! grep --quiet --line-regexp --f
 fi
 once "restart-$unit"
 if ((${CHECKPOINT_SECONDS:-0})); then
-	act "${as[@]}" systemctl kill --signal=SIGUSR1 "$unit"
+	act "${as[@]}" systemctl kill --kill-who=main --signal=SIGUSR1 "$unit"
 	act sleep "$CHECKPOINT_SECONDS"
 	[[ $(unit_of) == "$unit" ]] || refuse "process $pids of $unit has ended by itself"
 fi
