@@ -64,6 +64,7 @@ func TestClusterAct(t *testing.T) {
 	t.Run("rights", c.rights)
 	t.Run("pods", c.podActs)
 	t.Run("nodes", c.nodeActs)
+	t.Run("runner", c.runner)
 }
 
 // rights has the runner allowed what the scripts need, and nothing else.
@@ -95,6 +96,17 @@ func (c actCluster) rights(t *testing.T) {
 			t.Errorf("may it %s %s in %q? %s, want %s", r.verb, r.resource, r.namespace, got, r.want)
 		}
 	}
+}
+
+// runner has the manifest of the runner taken, and its pod made under the strictest level of Pod Security.
+func (c actCluster) runner(t *testing.T) {
+	c.apply(t, harness.ReadExample(t, "act/runner.yaml"))
+	harness.Eventually(t, clusterPatience, func() error {
+		if got := c.Kubectl(t, "get", "pods", "--namespace=gpu-leak-act", "--output=name"); strings.Count(got, "pod/") != 1 {
+			return errors.New("no pod of runner.yaml: " + got + c.refusals(t, "gpu-leak-act"))
+		}
+		return nil
+	})
 }
 
 // script runs kubernetes.sh on an alert, by labels in the form NAME=value, and returns what it prints.

@@ -463,3 +463,23 @@ func TestActShellcheck(t *testing.T) {
 	scripts, _ := filepath.Glob(filepath.Join(harness.Root(), "examples/act/*.sh")) // fails only if the pattern is wrong
 	harness.Run(t, exec.Command("shellcheck", append([]string{"--external-sources", "--source-path=SCRIPTDIR", "--"}, scripts...)...))
 }
+
+// TestActCheckpoint runs the handler of docs/act.md: it saves after either signal, goes on after SIGUSR1, and ends after SIGTERM.
+func TestActCheckpoint(t *testing.T) {
+	t.Parallel()
+	page := harness.ReadFile(t, filepath.Join(harness.Root(), "docs/act.md"))
+	_, handler, _ := strings.Cut(page, "```python\n")
+	handler, _, _ = strings.Cut(handler, "```")
+	before, after, found := strings.Cut(handler, "# after each step\n")
+	if !found {
+		t.Fatalf("the handler has no step: %s", handler)
+	}
+	program := `import os, signal, sys, types
+torch = types.SimpleNamespace(save=lambda what, path: print("saved", what["step"], path))
+model = optimizer = types.SimpleNamespace(state_dict=dict)
+step = 1
+` + before + after + "os.kill(os.getpid(), signal.SIGUSR1)\n" + after + "step = 2\n" + after + "os.kill(os.getpid(), signal.SIGTERM)\n" + after + "print('never')\n"
+	if got, want := harness.Run(t, exec.Command("python3", "-c", program)), "saved 1 checkpoint.pt\nsaved 2 checkpoint.pt\n"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Slurm: requeues a job that leaks, and drains a node whose GPU lost memory, if all of its partitions are in PARTITIONS.
 source "${BASH_SOURCE%/*}/guard.sh"
-read -ra as <<<"${SUDO-sudo --non-interactive --user=slurm}"
+as=(sudo --non-interactive --user=slurm)
 
 # listed WHAT PARTITION...
 listed() {

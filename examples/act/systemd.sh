@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # systemd: restarts the service whose process leaks, if its unit is a line of the file UNITS. It runs on the node with the GPU.
 source "${BASH_SOURCE%/*}/guard.sh"
-read -ra as <<<"${SUDO-sudo --non-interactive}"
+as=(sudo --non-interactive)
 list=${UNITS:-/etc/gpu-leak-act/units}
 
 # The alert has a name, which another program can have, too. The exporter knows which processes of that name leak now.
