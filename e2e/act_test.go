@@ -223,7 +223,7 @@ func TestAct(t *testing.T) {
 		"a ticket":                   {[]string{acts}, map[string]string{"answers/kubectl-get": restartable}, strings.Replace(podPages, "evidence", "severity=warning, evidence", 1), "runs: " + told, []string{told}},
 		"nothing starts it":          {[]string{acts}, map[string]string{"answers/kubectl-get": "u1|2020-01-01T00:00:00Z||restart"}, podPages, "nothing done: nothing would start pod ml/train-0", nil},
 		"another pod by now":         {[]string{acts}, map[string]string{"answers/kubectl-get": "u1|2099-01-01T00:00:00Z|StatefulSet|restart"}, podPages, "nothing done: pod ml/train-0 is younger", nil},
-		"a name that is a path":      {[]string{acts}, map[string]string{"answers/kubectl-get": restartable}, strings.Replace(podPages, "train-0", "../../nodes", 1), "nothing done: the alert names no culprit", nil},
+		"a name that is a path":      {[]string{acts}, map[string]string{"answers/kubectl-get": restartable}, strings.Replace(podPages, "train-0", "train/../../nodes", 1), "nothing done: the alert names no culprit", nil},
 		"a name that is an flag":     {[]string{acts}, map[string]string{"answers/kubectl-get": restartable}, strings.Replace(podPages, "train-0", "--all", 1), "nothing done: the alert names no culprit", nil},
 		"a name that is a shell":     {[]string{acts}, map[string]string{"answers/kubectl-get": restartable}, strings.Replace(podPages, "train-0", "$(reboot);x", 1), "nothing done: the alert names no culprit", nil},
 		"a budget refuses":           {[]string{acts}, map[string]string{"answers/kubectl-get": restartable, "fails/kubectl-create": ""}, podPages, "FAILED: " + evicted, []string{told, evicted}},
@@ -233,8 +233,11 @@ func TestAct(t *testing.T) {
 		"a node of Slurm":            {[]string{acts, "PARTITIONS=gpu all"}, map[string]string{"answers/sinfo": "gpu\nall\ngpu\n"}, rowsLost, "runs: sudo", []string{"scontrol update nodename=node7 state=drain reason=gpu_leak_exporter:GPURowRemapFailed"}},
 		"a node of other partitions": {[]string{acts, "PARTITIONS=gpu"}, map[string]string{"answers/sinfo": "gpu\nall\n"}, rowsLost, "nothing done: partition all of node node7 is not listed", nil},
 		"a job": {
-			[]string{acts, "PARTITIONS=batch gpu"}, map[string]string{"answers/squeue": "4711 4711 gpu\n"}, jobPages,
-			"runs: sudo --non-interactive --user=slurm scontrol", []string{"scontrol requeue 4711"},
+			[]string{acts, "PARTITIONS=batch gpu"},
+			map[string]string{"answers/squeue": "4711 4711 gpu\n"},
+			jobPages,
+			"runs: sudo --non-interactive --user=slurm scontrol",
+			[]string{"scontrol requeue 4711"},
 		},
 		"a job in a dry run":           {[]string{"PARTITIONS=gpu"}, map[string]string{"answers/squeue": "4711 4711 gpu\n"}, jobPages, "dry run, would run: sudo", nil},
 		"a job of another partition":   {[]string{acts, "PARTITIONS=gpu2"}, map[string]string{"answers/squeue": "4711 4711 gpu\n"}, jobPages, "nothing done: partition gpu of job 4711 is not listed", nil},
@@ -276,10 +279,12 @@ func TestActOnceAnHour(t *testing.T) {
 	a.isAsked(t, told, evicted, told, evicted)
 }
 
-// TestActAtOnce has many runs at the same moment act once.
+// TestActAtOnce has many runs at the same moment act once, though each takes its time to look for the stamp.
 func TestActAtOnce(t *testing.T) {
 	t.Parallel()
 	a := startAct(t, []string{acts}, map[string]string{"answers/kubectl-get": restartable})
+	harness.WriteFile(t, filepath.Join(a.dir, "bin/find"), "#!/bin/sh\n/bin/sleep 0.1\nexec /usr/bin/find \"$@\"\n")
+	harness.Must(t, os.Chmod(filepath.Join(a.dir, "bin/find"), 0o755))
 	const many = 8
 	for range many {
 		if status := a.hook(t, "Bearer "+actToken, "firing"); status != http.StatusOK {
@@ -374,11 +379,12 @@ func TestActSystemd(t *testing.T) {
 	harness.Eventually(t, patience, func() error {
 		found, err := exporter.TryScrape()
 		found = found.All("gpu_process_leak_detected", map[string]string{"process": "serve.py"})
-		if err != nil || len(found) != 1 || found[0].Value != 1 {
-			return fmt.Errorf("serve.py does not leak yet: %v, %v", found, err)
+		if err == nil && (len(found) != 1 || found[0].Value != 1) {
+			err = fmt.Errorf("serve.py does not leak yet: %v", found)
+		} else if err == nil {
+			pid, uuid = found[0].Labels["pid"], found[0].Labels["uuid"]
 		}
-		pid, uuid = found[0].Labels["pid"], found[0].Labels["uuid"]
-		return nil
+		return err
 	})
 	const alert = "alertname=GPUOutOfMemoryPredicted, evidence=leak, process=serve.py, uuid="
 	const restarted, signalled = "systemctl restart vllm.service", "systemctl kill --kill-who=main --signal=SIGUSR1 vllm.service"
@@ -392,7 +398,7 @@ func TestActSystemd(t *testing.T) {
 		"listed":          {[]string{acts}, "vllm.service\n", alert + uuid, "runs: sudo --non-interactive " + restarted, []string{restarted}},
 		"a dry run":       {nil, "vllm.service\n", alert + uuid, "dry run, would run: sudo --non-interactive " + restarted, nil},
 		"not listed":      {[]string{acts}, "other.service\n", alert + uuid, "nothing done: unit 'other.service' of process " + pid, nil},
-		"part of a name":  {[]string{acts}, "vllm.servic\n", alert + uuid, "nothing done: unit", nil},
+		"part of a name":  {[]string{acts}, "llm.service\n", alert + uuid, "nothing done: unit", nil},
 		"two units":       {[]string{acts}, "a.scope\nvllm.service\n", alert + uuid, "nothing done: unit", nil},
 		"no unit":         {[]string{acts}, "", alert + uuid, "nothing done: unit ''", nil},
 		"leaks no more":   {[]string{acts}, "vllm.service\n", alert + "GPU-other", "nothing done: no process 'serve.py' leaks", nil},
