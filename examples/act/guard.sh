@@ -6,7 +6,7 @@ state=${STATE_DIRECTORY:?a folder that outlives a restart}
 
 say() { printf '%s: %s\n' "${0##*/}" "${*//[^[:print:]]/?}"; }
 refuse() { say "nothing done: $*"; exit 0; }
-fail() { say "FAILED: $*; not tried again within the hour, the page is yours"; exit 1; }
+fail() { say "FAILED: $*; the page is yours"; exit 1; }
 
 # named NAME...: programs choose the names in their labels, so only what a pod, a node or a job can be called goes on.
 named() {
@@ -29,7 +29,7 @@ once() {
 act() {
 	if [[ ${DRY_RUN:-1} != 0 ]]; then say "dry run, would run: $*"; return; fi
 	say "runs: $*"
-	"$@" >/dev/null || fail "$*"
+	"$@" >/dev/null || fail "$*, not tried again within the hour"
 }
 
 say "${LABEL_ALERTNAME:?}: ${SUMMARY-}"
