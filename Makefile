@@ -173,7 +173,7 @@ soak: ## the exporter over two simulated weeks; ten minutes
 # Debian packages that make release uses.
 RELEASE_PACKAGES := gcc-aarch64-linux-gnu libc6-dev-arm64-cross zip
 # Debian packages that the end-to-end tests use.
-E2E_PACKAGES := chromium containerd fonts-dejavu-core runc python3 systemd
+E2E_PACKAGES := chromium containerd curl fonts-dejavu-core jq runc python3 shellcheck systemd webhook
 .PHONY: e2e-packages
 e2e-packages:
 	@for p in $(E2E_PACKAGES); do \
@@ -232,6 +232,7 @@ checkrules: mixin dashboards ## check and test the rules, dashboards and example
 	$(BIN)/promtool test rules mixin/tests/*.yaml
 	for f in examples/prometheus*.yml; do $(BIN)/promtool check config --syntax-only $$f || exit 1; done
 	$(BIN)/amtool check-config examples/alertmanager.yml
+	$(BIN)/amtool check-config examples/act/alertmanager.yml
 	$(BIN)/dashboardlint -exceptions=e2e/tools/dashboardlint/exceptions.yml dashboards/*.json
 	$(BIN)/pint --offline --no-color --config mixin/pint.hcl lint --fail-on=warning dashboards/alerts.yaml dashboards/rules.yaml
 
@@ -283,7 +284,7 @@ check-release: tools $(RELEASE_TOOLS) $(HELM) release-packages e2e-packages ## m
 
 .PHONY: check-cluster
 check-cluster: $(HELM) $(BIN)/.kubernetes ## apply the chart and the manifests to a real Kubernetes API server; half a minute, and four minutes to build it
-	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e,nightly -count=1 -timeout 1h -run '^TestCluster$$' .
+	cd e2e && E2E_BIN=$(BIN) $(GO) test -tags e2e,nightly -count=1 -timeout 1h -run '^TestCluster' .
 
 .PHONY: image
 image: release ## the container image of a release for amd64 and arm64, as .tarballs/image.tar; needs buildah

@@ -245,9 +245,7 @@ func (c cluster) rights(t *testing.T) {
 	c.install(t, "rights", "--kube-as-user=owner")
 	c.pods(t, "rights", "gpu")
 	may := func(verb, group, resource, name string) string {
-		review := fmt.Sprintf(`{"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {"user": "system:serviceaccount:rights:rights-gpu-leak-exporter",
-			"resourceAttributes": {"namespace": "rights", "verb": %q, "group": %q, "resource": %q, "name": %q}}}`, verb, group, resource, name)
-		return c.Run(t, "kubectl", review, "create", "--filename=-", "--output=jsonpath={.status.allowed}")
+		return c.may(t, "system:serviceaccount:rights:rights-gpu-leak-exporter", "rights", verb, group, resource, name)
 	}
 	for _, resource := range []string{"pods", "secrets", "nodes", "configmaps"} {
 		if got := may("get", "", resource, ""); got != "false" {
@@ -267,4 +265,13 @@ func (c cluster) rights(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// may returns whether a user may do something: "true" or "false". A resource can have a part, as in pods/eviction.
+func (c cluster) may(t *testing.T, user, namespace, verb, group, resource, name string) string {
+	t.Helper()
+	resource, part, _ := strings.Cut(resource, "/")
+	review := fmt.Sprintf(`{"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {"user": %q,
+		"resourceAttributes": {"namespace": %q, "verb": %q, "group": %q, "resource": %q, "subresource": %q, "name": %q}}}`, user, namespace, verb, group, resource, part, name)
+	return c.Run(t, "kubectl", review, "create", "--filename=-", "--output=jsonpath={.status.allowed}")
 }

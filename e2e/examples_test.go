@@ -118,3 +118,48 @@ func TestExamplesCompose(t *testing.T) {
 		}
 	}
 }
+
+// TestExamplesAct holds the parts of examples/act to each other: what a script reads is passed by the hooks or set in env, what the
+// runner runs is there, and the scripts are short enough to be read before they are trusted.
+func TestExamplesAct(t *testing.T) {
+	dir := filepath.Join(harness.Root(), "examples/act")
+	type hook struct {
+		ID      string
+		Command string                           `yaml:"execute-command"`
+		Env     []struct{ Envname, Name string } `yaml:"pass-environment-to-command"`
+		Rule    map[string]any                   `yaml:"trigger-rule"`
+	}
+	hooks := documents[[]hook](t, harness.ReadExample(t, "act/hooks.yaml"))[0]
+	set := map[string]bool{"STATE_DIRECTORY": true} // by systemd
+	for _, m := range regexp.MustCompile(`(?m)^([A-Z_]+)=`).FindAllStringSubmatch(harness.ReadExample(t, "act/env"), -1) {
+		set[m[1]] = true
+	}
+	for _, h := range hooks {
+		if filepath.Base(h.Command) != h.ID+".sh" || len(h.Env) == 0 || len(h.Rule) == 0 {
+			t.Errorf("the hook %+v", h)
+		}
+		for _, e := range h.Env {
+			set[e.Envname] = true
+		}
+	}
+	scripts, _ := filepath.Glob(filepath.Join(dir, "*.sh")) // fails only if the pattern is wrong
+	if len(scripts) != len(hooks)+1 {
+		t.Errorf("%d hooks, %q", len(hooks), scripts)
+	}
+	lines := 0
+	for _, path := range scripts {
+		text := harness.ReadFile(t, path)
+		n := strings.Count(text, "\n")
+		if lines += n; n > 40 {
+			t.Errorf("%s has %d lines", path, n)
+		}
+		for _, m := range regexp.MustCompile(`\$\{?([A-Z][A-Z_]+)`).FindAllStringSubmatch(text, -1) {
+			if m[1] != "BASH_SOURCE" && !set[m[1]] {
+				t.Errorf("%s reads %s, which nobody sets", path, m[1])
+			}
+		}
+	}
+	if lines > 150 {
+		t.Errorf("the scripts have %d lines", lines)
+	}
+}

@@ -78,7 +78,7 @@ func StartContainerd(t testing.TB) *Containerd {
 	Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	c.runtime, c.images = cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)
-	process := start(t, "containerd", exec.Command("containerd", "--config", filepath.Join(c.dir, "config.toml")))
+	process := Start(t, "containerd", exec.Command("containerd", "--config", filepath.Join(c.dir, "config.toml")))
 	// What is registered last runs first: it is needed to remove pods.
 	t.Cleanup(func() { c.removePods(t) })
 	err = poll(startDeadline, process.done, func() error {

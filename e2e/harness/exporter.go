@@ -63,7 +63,7 @@ func LaunchExporter(t testing.TB, o Options) *Process {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	}
 	cmd.Env = append(os.Environ(), o.Env...)
-	p := start(t, "gpu_leak_exporter", cmd)
+	p := Start(t, "gpu_leak_exporter", cmd)
 	t.Cleanup(func() {
 		p.Stop(t)
 		for _, word := range []string{"goroutine ", "panic:", "SIGSEGV", "DATA RACE"} {

@@ -182,9 +182,9 @@ type Process struct {
 	err    error         // of Wait; valid once done is closed
 }
 
-// start runs cmd and stops it at the end of the test at the latest. A process
+// Start runs cmd and stops it at the end of the test at the latest. A process
 // that ends by itself fails the test unless Wait was called for it.
-func start(t testing.TB, name string, cmd *exec.Cmd) *Process {
+func Start(t testing.TB, name string, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{name: name, cmd: cmd, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &p.output, &p.output

@@ -86,7 +86,7 @@ func serve(t testing.TB, dir, name string, args ...string) *Process {
 	t.Helper()
 	cmd := exec.Command(ExternalTool(t, name), args...)
 	cmd.Dir = dir
-	p := start(t, name, cmd)
+	p := Start(t, name, cmd)
 	t.Cleanup(func() {
 		_ = p.Signal(syscall.SIGTERM) // fails only if it has ended, which Wait knows, too
 		p.Wait(t, clusterDeadline)

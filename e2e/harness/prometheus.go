@@ -19,21 +19,27 @@ import (
 // StartPrometheus runs the real Prometheus with this configuration on a free
 // port of 127.0.0.1 until the end of the test, and returns once it is ready.
 func StartPrometheus(t testing.TB, config string) *Process {
-	return startPrometheus(t, "prometheus", config)
+	return serveConfig(t, "prometheus", config, "--storage.tsdb.path=data")
 }
 
 // StartOldest runs the oldest Prometheus that there may be, which make check-oldest builds.
 func StartOldest(t testing.TB, config string) *Process {
-	return startPrometheus(t, "oldest/prometheus", config)
+	return serveConfig(t, "oldest/prometheus", config, "--storage.tsdb.path=data")
 }
 
-func startPrometheus(t testing.TB, name, config string) *Process {
+// StartAlertmanager runs the real Alertmanager as StartPrometheus does.
+func StartAlertmanager(t testing.TB, config string) *Process {
+	return serveConfig(t, "alertmanager", config, "--storage.path=data", "--cluster.listen-address=")
+}
+
+// serveConfig runs a program of Prometheus in a folder of its own.
+func serveConfig(t testing.TB, name, config string, more ...string) *Process {
 	t.Helper()
 	dir := t.TempDir()
 	Must(t, os.WriteFile(filepath.Join(dir, "config.yml"), []byte(config), 0o600))
-	cmd := exec.Command(ExternalTool(t, name), "--storage.tsdb.path=data", "--config.file=config.yml", "--web.listen-address=127.0.0.1:0")
+	cmd := exec.Command(ExternalTool(t, name), append(more, "--config.file=config.yml", "--web.listen-address=127.0.0.1:0")...)
 	cmd.Dir = dir
-	p := start(t, name, cmd)
+	p := Start(t, name, cmd)
 	p.waitReady(t)
 	return p
 }

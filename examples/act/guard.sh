@@ -1,0 +1,35 @@
+# shellcheck shell=bash
+# Guards every act of the scripts beside it, which begin with this file.
+set -euo pipefail
+export LC_ALL=C
+state=${STATE_DIRECTORY:?a folder that outlives a restart}
+
+say() { printf '%s: %s\n' "${0##*/}" "${*//[^[:print:]]/?}"; }
+refuse() { say "nothing done: $*"; exit 0; }
+fail() { say "FAILED: $*; the page is yours"; exit 1; }
+
+# named NAME...: programs choose the names in their labels, so only what a pod, a node or a job can be called goes on.
+named() {
+	local name
+	for name; do [[ $name =~ ^[A-Za-z0-9][A-Za-z0-9.-]*$ ]] || refuse "the alert names no culprit, or one with odd characters: '$name'"; done
+}
+
+# once KEY: goes on if this was not done within the hour, nor too much else. The stamp comes before the act.
+once() {
+	exec 9>>"$state/lock"
+	flock 9
+	[[ ! -e $state/$1 || -z $(find "$state/$1" -mmin -60) ]] || refuse "$1 was done within the hour"
+	local most=${MAX_AN_HOUR:-5}
+	[[ $1 == event-* || $(find "$state" -name '*-*' ! -name 'event-*' -mmin -60 | wc -l) -lt $most ]] || refuse "$most acts within the hour are enough, so not $1"
+	[[ ${DRY_RUN:-1} != 0 ]] || touch "$state/$1"
+	exec 9>&-
+}
+
+# act COMMAND...: runs it, unless this is a dry run.
+act() {
+	if [[ ${DRY_RUN:-1} != 0 ]]; then say "dry run, would run: $*"; return; fi
+	say "runs: $*"
+	"$@" >/dev/null || fail "$*, not tried again within the hour"
+}
+
+say "${LABEL_ALERTNAME:?}: ${SUMMARY-}"
