@@ -35,7 +35,7 @@ func isAbsent(text string) bool {
 		return true
 	case text[0] == '[':
 		return text[len(text)-1] == ']'
-	case text[0] >= '0' && text[0] <= '9' || len(text) > longest: // as almost all
+	case !strings.Contains("-NnEeUu", text[:1]) || len(text) > longest: // as almost all
 		return false
 	}
 	switch strings.ToLower(text) {

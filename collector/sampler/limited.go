@@ -20,7 +20,11 @@ const mostLimited = 64
 
 // limits returns the limits of a sample, and those that are vacant: their processes have ended, and the next program in them may die, too.
 func (l *loop) limits(sample *gpu.Sample) []MemoryState {
-	list, vacant := limitsOf(sample), map[MemoryKey]*memory{}
+	list := limitsOf(sample)
+	if len(list) == 0 && len(l.memories) == 1+l.instances.V {
+		return nil // as almost always
+	}
+	vacant := map[MemoryKey]*memory{}
 	full := len(l.memories) > 2*mostLimited
 	for key, m := range l.memories {
 		switch {
