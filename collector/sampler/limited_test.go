@@ -350,6 +350,23 @@ func TestLimitOnAnInstance(t *testing.T) {
 	}
 }
 
+// TestGroupInAContainer has a program in a control group of its own within a container: its limit is not that of the container.
+func TestGroupInAContainer(t *testing.T) {
+	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	owner := gpu.Owner{ContainerID: id, Namespace: "ml", Pod: "a", Container: "main", Variables: "CUDA_DEVICE_MEMORY_LIMIT=18g"}
+	outer := gpu.Limit{Source: gpu.LimitDmem, Of: "/pods/cri-" + id + ".scope", Bytes: 20 << 30}
+	inner := gpu.Limit{Source: gpu.LimitDmem, Of: outer.Of + "/system.slice/x.service", Bytes: 5 << 30}
+	s := sharedGPU{func(float64) float64 { return 4 }, 10, []gpu.Limit{inner, outer}}
+	sample := s.at(0)
+	sample.Processes[0].Owner = &owner
+	sample.Processes[1].Owner, sample.Processes[1].Limits = &owner, []gpu.Limit{outer}
+	got := map[string]string{}
+	for _, x := range offline(t).Judge(sample).Limited {
+		got[x.Of] = fmt.Sprint(x.Memory.Used.V>>30, " of ", x.Memory.Total.V>>30)
+	}
+	equal(t, got, map[string]string{"ml/a/main": "14 of 18", "ml/a/main/system.slice/x.service": "4 of 5"}, "limits")
+}
+
 // TestProcessListedTwice counts once.
 func TestProcessListedTwice(t *testing.T) {
 	s := sharedGPU{func(float64) float64 { return 4 }, 10, []gpu.Limit{dmem(16)}}
