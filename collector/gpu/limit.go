@@ -40,14 +40,19 @@ func (l *Limit) Unusable(m Memory) error {
 	return nil
 }
 
-// Bounded names what a limit on a control group of the owner's process bounds: the container, if the group is of it. The next run of
-// the container has another ID, and the same limit.
+// Bounded names what a limit on a control group of the owner's process bounds: the container, if the group is that of it, or a group
+// within. The next run of the container has another ID, and the same limits.
 func (o *Owner) Bounded(group string) string {
-	switch {
-	case o.ContainerID == "" || !strings.Contains(group, o.ContainerID):
+	_, rest, of := strings.Cut(group, o.ContainerID)
+	if o.ContainerID == "" || !of {
 		return group // it may be that of a whole pod
-	case o.Container == "":
-		return o.ContainerID
 	}
-	return o.Namespace + "/" + o.Pod + "/" + o.Container
+	name := o.ContainerID
+	if o.Container != "" {
+		name = o.Namespace + "/" + o.Pod + "/" + o.Container
+	}
+	if _, within, is := strings.Cut(rest, "/"); is { // behind .scope
+		name += "/" + within
+	}
+	return name
 }

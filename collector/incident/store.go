@@ -29,6 +29,8 @@ const (
 	Most = 64
 	// exitWithin is how long after a process the exit code of its container may come.
 	exitWithin = 2 * time.Minute
+	// retryWrite is how long after an error incidents are written again. The next incident may be weeks away.
+	retryWrite = time.Minute
 	// Page is where the exporter shows incidents, each at its ID.
 	Page   = "/incidents"
 	prefix = "incident-"
@@ -151,37 +153,44 @@ func (s *Store) wake() {
 	}
 }
 
-// Run saves incidents until ctx is done.
+// Run saves incidents until ctx is done, and again and again those that could not be.
 func (s *Store) Run(ctx context.Context) {
+	retry := time.NewTicker(retryWrite)
+	defer retry.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.added:
-			s.Save()
+		case <-retry.C:
 		}
+		s.Save()
 	}
 }
 
-// Save writes the incidents that are not on the disk. After an error it writes them again with the next one.
+// Save writes the incidents that are not on the disk.
 func (s *Store) Save() {
 	if s.dir == "" || !s.saving.TryLock() { // Run is stuck at the disk
 		return
 	}
 	defer s.saving.Unlock()
 	now := s.Now()
-	if slices.Equal(now.List, s.saved) {
+	if slices.Equal(now.List, s.saved) && now.Written != gpu.Some(false) {
 		return
 	}
+	var saved []*Incident
 	var err error
 	for _, i := range now.List {
 		if !slices.Contains(s.saved, i) {
-			err = cmp.Or(err, s.write(i))
+			if failed := s.write(i); failed != nil {
+				err = cmp.Or(err, failed)
+				continue
+			}
 		}
+		saved = append(saved, i)
 	}
-	if err = cmp.Or(err, s.clear()); err == nil {
-		s.saved = now.List
-	} else if now.Written != gpu.Some(false) {
+	s.saved = saved
+	if err = cmp.Or(err, s.clear()); err != nil && now.Written != gpu.Some(false) {
 		level.Error(s.logger).Log("msg", "incidents cannot be written, they are kept in memory", "dir", s.dir, "err", err)
 	}
 	s.mu.Lock()

@@ -176,7 +176,8 @@ func TestDirectoryThatFails(t *testing.T) {
 				case 0:
 					equal(t, s.Now().Written, gpu.Opt[bool]{}, "%s: whether all are written before there is one", name)
 				case 3:
-					must(t, os.RemoveAll(parent))
+					_ = os.Remove(parent) // if it is a file
+					must(t, os.RemoveAll(filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom.json")))
 					must(t, os.MkdirAll(dir, 0o700))
 				case 4:
 					equal(t, len(filesIn(t, dir)), 4, "%s: files", name)
@@ -192,6 +193,36 @@ func TestDirectoryThatFails(t *testing.T) {
 			equal(t, len(s.Now().List), 5, "%s: incidents in memory", name)
 		})
 	}
+}
+
+// TestWhatFailsIsTriedAgain has a file that cannot be written for a while, and no other incident after it: it is written soon after that
+// is possible, and what is on the disk already is not written again.
+func TestWhatFailsIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		first, second := filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom.json"), filepath.Join(dir, "incident-20260301T130000.000Z-gpu0-oom.json")
+		s := NewStore(dir, Most, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { s.Run(ctx) })
+		s.Add(later(2 * time.Hour))
+		must(t, os.Mkdir(second, 0o700))
+		s.Add(later(time.Hour))
+		s.Add(later(0))
+		synctest.Wait()
+		must(t, os.WriteFile(first, []byte("it was written"), 0o600))
+		time.Sleep(10*retryWrite + 1)
+		equal(t, s.Now().Written, gpu.Some(false), "whether all are written")
+		must(t, os.Remove(second))
+		time.Sleep(retryWrite)
+		equal(t, s.Now().Written, gpu.Some(true), "whether all are written later")
+		equal(t, len(filesIn(t, dir)), 3, "files")
+		text, err := os.ReadFile(first)
+		must(t, err)
+		equal(t, string(text), "it was written", "what was on the disk")
+		cancel()
+		running.Wait()
+	})
 }
 
 // TestTooLarge has an incident that is larger than the next exporter would read.

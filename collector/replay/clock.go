@@ -75,6 +75,7 @@ func (c *clock) read(text string) (stamp, error) {
 		}
 		c.minute = c.local(minute, t.Add(-into))
 	}
+	c.ofDay = c.ofDay.Truncate(time.Minute) + into
 	s := stamp{text: text, t: c.minute.t + into}
 	if c.minute.later > 0 {
 		s.later = c.minute.later + into

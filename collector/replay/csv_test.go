@@ -157,6 +157,10 @@ func logCases() []logCase {
 		},
 		{name: "over midnight", log: columns("time,gpu,used[MiB]"), text: "23:59:59,0,100\n00:00:00,0,101\n", want: []string{"index-0 01 23:59:59 100/?", "index-0 02 00:00:00 101/?"}},
 		{
+			name: "half a day after the last row of a minute", log: columns("time,gpu,used[MiB]"), text: "12:30:00.000,0,1\n12:30:59.000,0,2\n00:30:30.000,0,3\n",
+			want: []string{"index-0 01 12:30:00 1/?", "index-0 01 12:30:59 2/?", "index-0 02 00:30:30 3/?"},
+		},
+		{
 			name: "a clock that is set back, a comment, and a cut line", log: columns("timestamp,gpu,used[MiB]"), text: "# a comment\n1772404200,0,100\n1772404200,1,-\n1772404199,0,110\n1772404201,,1\n1772404202,0,120\n1772404203,0,1",
 			want: []string{"index-0 01 22:30:00 100/?", "index-1 01 22:30:00 ?/?", "index-0 01 22:30:02 120/?"},
 			left: `1: is no part of the log: "# a comment"|4: 1772404199 of GPU "index-0" is not after 1772404200, its row before: the clock was set back|5: does not tell its GPU|7: the file ends inside it`,

@@ -378,6 +378,38 @@ func TestIncidentBetweenVerdicts(t *testing.T) {
 	}
 }
 
+// TestIncidentAtTwoLimits has a program die at the limit of its container, which is that of its pod, too: it ends once, with
+// another one of the pod that ends in the same moment.
+func TestIncidentAtTwoLimits(t *testing.T) {
+	pod := gpu.Limit{Source: gpu.LimitDmem, Of: "/pods/a", Bytes: 16 << 30}
+	for others, want := range map[int][]string{0: {"16 [7]"}, 1: {"16 [7 9]"}} {
+		shared := sharedGPU{func(float64) float64 { return 15.9 }, 10, []gpu.Limit{dmem(16), pod}}
+		var got []string
+		for _, i := range incidentsOffline(t, nil, 1, 40, func(n int) *gpu.Sample {
+			s := shared.at(time.Duration(n) * 10 * time.Second)
+			for range others {
+				other := s.Processes[0]
+				other.ID.PID, other.Used, other.Limits = 9, gpu.Some(uint64(32<<20)), []gpu.Limit{pod}
+				s.Processes = append(s.Processes, other)
+			}
+			if n >= 30 {
+				s.Processes = s.Processes[1:2]
+				s.Memory.Used = s.Processes[0].Used
+			}
+			return s
+		}) {
+			var ended []uint32
+			for _, p := range i.Processes {
+				if p.Ended {
+					ended = append(ended, p.PID)
+				}
+			}
+			got = append(got, fmt.Sprint(i.Capacity.V>>30, " ", ended))
+		}
+		equal(t, got, want, "incidents with %d others", others)
+	}
+}
+
 // TestRefusalIncident has a framework refused memory long after a page, and once more: each time the incident names the process, though
 // another one holds more, and has its lines and what was said before.
 func TestRefusalIncident(t *testing.T) {

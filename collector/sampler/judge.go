@@ -207,6 +207,7 @@ func (l *loop) knows(key processKey) bool {
 
 // find decides what alerts say of each memory of the GPU.
 func (l *loop) find(state *DeviceState) {
+	var told []processKey // that have ended at a limit: a wider one, such as that of the pod, may be full with it
 	for d := range state.Domains() {
 		if d.Judgement.T == 0 {
 			continue // nothing is known of it this time
@@ -214,6 +215,10 @@ func (l *loop) find(state *DeviceState) {
 		m, s := l.memories[d.MemoryKey], d.Sample()
 		for _, key := range m.died {
 			s.Ends = append(s.Ends, l.endOf(key, d.Judgement.T))
+		}
+		if d.IsLimit() {
+			m.died = slices.DeleteFunc(m.died, func(key processKey) bool { return slices.Contains(told, key) })
+			told = append(told, m.died...)
 		}
 		l.tellDeaths(&d, state, m.died)
 		s.FillsWithin = l.sampler.cfg.Detector.FillsWithin

@@ -350,6 +350,23 @@ func TestLimitOnAnInstance(t *testing.T) {
 	}
 }
 
+// TestGroupInAContainer has a program in a control group of its own within a container: its limit is not that of the container.
+func TestGroupInAContainer(t *testing.T) {
+	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	owner := gpu.Owner{ContainerID: id, Namespace: "ml", Pod: "a", Container: "main", Variables: "CUDA_DEVICE_MEMORY_LIMIT=18g"}
+	outer := gpu.Limit{Source: gpu.LimitDmem, Of: "/pods/cri-" + id + ".scope", Bytes: 20 << 30}
+	inner := gpu.Limit{Source: gpu.LimitDmem, Of: outer.Of + "/system.slice/x.service", Bytes: 5 << 30}
+	s := sharedGPU{func(float64) float64 { return 4 }, 10, []gpu.Limit{inner, outer}}
+	sample := s.at(0)
+	sample.Processes[0].Owner = &owner
+	sample.Processes[1].Owner, sample.Processes[1].Limits = &owner, []gpu.Limit{outer}
+	got := map[string]string{}
+	for _, x := range offline(t).Judge(sample).Limited {
+		got[x.Of] = fmt.Sprint(x.Memory.Used.V>>30, " of ", x.Memory.Total.V>>30)
+	}
+	equal(t, got, map[string]string{"ml/a/main": "14 of 18", "ml/a/main/system.slice/x.service": "4 of 5"}, "limits")
+}
+
 // TestProcessListedTwice counts once.
 func TestProcessListedTwice(t *testing.T) {
 	s := sharedGPU{func(float64) float64 { return 4 }, 10, []gpu.Limit{dmem(16)}}
@@ -431,6 +448,34 @@ func TestLimitsBeforeTheFirstAnswer(t *testing.T) {
 		equal(t, p.Limits, c.want, "sample %d", i)
 		if p.Owner.Pod != "a" {
 			t.Errorf("sample %d: %+v", i, p.Owner)
+		}
+	}
+}
+
+// TestRuntimeForgets has a container runtime that does not know a container any more after a restart, and a process that ends meanwhile:
+// they keep their pod and limits. What was in no pod gets none.
+func TestRuntimeForgets(t *testing.T) {
+	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	before := gpu.Owner{Process: "serve", ContainerID: id, Namespace: "ml", Pod: "a", Container: "main", Variables: "CUDA_DEVICE_MEMORY_LIMIT=20g"}
+	docker, running, hashed := gpu.Owner{Process: "serve", ContainerID: id}, gpu.Owner{Process: "serve", ContainerID: id, Runs: 5}, before
+	hashed.Runs = 5
+	for name, c := range map[string]struct{ before, answer, want gpu.Owner }{
+		"the container is forgotten": {before, running, hashed},
+		"the process is a zombie":    {before, gpu.Owner{}, before},
+		"it has another name":        {before, gpu.Owner{ContainerID: id, Pod: "b"}, gpu.Owner{ContainerID: id, Pod: "b"}},
+		"it was in no pod":           {docker, running, running},
+		"it was in no container":     {gpu.Owner{Process: "x"}, running, running},
+	} {
+		owned := &owners{owner: func(gpu.ProcessID) (*gpu.Owner, bool) { return &c.answer, true }}
+		table := newProcessTable(Config{Owners: owned}, "GPU-0", "0", func() *jobsState { return nil })
+		table.entries[processKey{id: gpu.ProcessID{PID: 7, Start: 1}}] = &processEntry{owner: &c.before}
+		s := sharedGPU{func(float64) float64 { return 4 }, 10, nil}
+		for n := range 2 {
+			sample := s.at(time.Duration(n) * time.Second)
+			sample.Processes[0].Owner = nil
+			table.note(sample)
+			equal(t, *sample.Processes[0].Owner, c.want, "%s: owner at sample %d", name, n)
+			equal(t, len(sample.Processes[0].Limits), min(1, len(c.want.Variables)), "%s: limits", name)
 		}
 	}
 }

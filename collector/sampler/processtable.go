@@ -160,10 +160,7 @@ func (t *processTable) attribute(ctx context.Context, e *processEntry, p *gpu.Pr
 		e.owner, e.final = unknownOwner, true
 	default:
 		owner, done := t.lookUp(ctx, e, p.ID)
-		if before := e.before; !done && before != nil && before.ContainerID != "" { // the container runtime has not answered yet
-			owner = before
-		}
-		owner, done = t.addJob(e, p, owner, done)
+		owner, done = t.addJob(e, p, e.recall(owner, done), done)
 		if done || !e.shown {
 			e.owner, e.final = owner, done
 		}
@@ -171,6 +168,21 @@ func (t *processTable) attribute(ctx context.Context, e *processEntry, p *gpu.Pr
 			e.owner = unknownOwner
 		}
 	}
+}
+
+// recall returns the owner of before a restart until the container runtime has answered, and its pod if the runtime knows none: it has
+// forgotten the container, or is gone.
+func (e *processEntry) recall(owner *gpu.Owner, done bool) *gpu.Owner {
+	b := e.before
+	switch {
+	case b == nil || b.ContainerID == "" || done && (b.Pod == "" || owner.Pod != ""):
+		return owner
+	case !done || owner.ContainerID != b.ContainerID: // the process is a zombie by now
+		return b
+	}
+	with := *owner
+	with.Namespace, with.Pod, with.Container, with.Variables = b.Namespace, b.Pod, b.Container, b.Variables
+	return &with
 }
 
 // lookUp asks for the owner of a process. If the process is new, it waits for the answer until ctx is done.

@@ -39,15 +39,15 @@ func TestMissingForAMoment(t *testing.T) {
 	}
 }
 
-// TestLimitsJoin has the driver tell the limit of a group below a container, beside that of its variables: both bound the container,
-// and the smaller holds. What the source has shared is left as it is.
+// TestLimitsJoin has the driver tell the limit of a container's group, beside that of its variables: both bound the container, and the
+// smaller holds. What the source has shared is left as it is.
 func TestLimitsJoin(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	owner := &gpu.Owner{Namespace: "ml", Pod: "a", Container: "main", ContainerID: id, Variables: "CUDA_DEVICE_MEMORY_LIMIT=30g"}
 	hami := gpu.Limit{Source: gpu.LimitHAMi, Of: "ml/a/main", Bytes: 30 << 30}
 	table := newProcessTable(Config{Owners: &owners{owner: func(gpu.ProcessID) (*gpu.Owner, bool) { return owner, true }}}, "GPU-0", "0", func() *jobsState { return nil })
 	drivers := []gpu.Limit{
-		{Source: gpu.LimitNVML, Of: "/kubepods/" + id + "/init", Bytes: 20 << 30}, {Source: gpu.LimitNVML, Of: "/kubepods", Bytes: 40 << 30}, {Source: gpu.LimitNVML, Of: "/"},
+		{Source: gpu.LimitNVML, Of: "/kubepods/cri-" + id + ".scope", Bytes: 20 << 30}, {Source: gpu.LimitNVML, Of: "/kubepods", Bytes: 40 << 30}, {Source: gpu.LimitNVML, Of: "/"},
 	}
 	sample := &gpu.Sample{
 		T: time.Hour, Memory: gpu.Memory{Total: gpu.Some(uint64(80 << 30))},
@@ -56,7 +56,7 @@ func TestLimitsJoin(t *testing.T) {
 	table.note(sample)
 	want := []gpu.Limit{{Source: gpu.LimitNVML, Of: "ml/a/main", Bytes: 20 << 30}, {Source: gpu.LimitNVML, Of: "/kubepods", Bytes: 40 << 30}, hami}
 	equal(t, sample.Processes[0].Limits, want, "limits")
-	equal(t, drivers[0].Of, "/kubepods/"+id+"/init", "what the source has")
+	equal(t, drivers[0].Of, "/kubepods/cri-"+id+".scope", "what the source has")
 	list := limitsOf(sample)
 	equal(t, len(list), 2, "memories")
 	equal(t, list[0].Memory.Total, gpu.Some(uint64(20<<30)), "the smaller")

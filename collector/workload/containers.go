@@ -67,6 +67,8 @@ type containers struct {
 	// waiting are the containers that the next list is made for.
 	waiting map[string]bool
 	answers recent[string, place]
+	// incomplete are those of answers whose variables are being asked for.
+	incomplete map[string]bool
 	// err is why the last list failed, at that time.
 	err error
 	at  time.Time
@@ -89,13 +91,13 @@ func newContainers(sockets []string, given bool) *containers {
 }
 
 // find returns the place of the container with this ID. It does not wait for the runtime: while done is false, run asks
-// in the background. The answer is final if the container is known, if a list that began later does not have it, or if
-// there is no runtime.
+// in the background, and only the variables may be missing. The answer is final if all of the container is known, if a list
+// that began later does not have it, or if there is no runtime.
 func (c *containers) find(id string) (p place, done bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p, ok := c.answers.get(id); ok {
-		return p, true
+		return p, !c.incomplete[id]
 	}
 	if c.want(id) {
 		return place{}, false
@@ -192,13 +194,24 @@ func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 	if ctx.Err() != nil {
 		return true, ctx.Err() // the exporter stops: no problem of the runtime
 	}
-	for id := range waiting {
+	if err := c.answered(waiting, socket, places, err); err != nil {
+		return true, err
+	}
+	for id := range waiting { // now that the pods are known: one of these calls may take as long as the list may
 		if p, listed := places[id]; listed {
 			p.variables = environment(ctx, socket, id)
-			places[id] = p
+			c.complete(id, p)
 		}
 	}
-	return true, c.answered(waiting, socket, places, err)
+	return true, nil
+}
+
+// complete notes all of a container.
+func (c *containers) complete(id string, p place) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.incomplete, id)
+	c.answers.put(id, p)
 }
 
 // answered notes how a list went, and returns its error.
@@ -213,8 +226,13 @@ func (c *containers) answered(waiting map[string]bool, socket string, places map
 		c.sockets = []string{socket}
 	}
 	c.needed = c.needed || places != nil // it is a node of Kubernetes, whatever happens to its socket
+	c.incomplete = map[string]bool{}
 	for id := range waiting {
-		c.answers.put(id, places[id]) // a container that is not listed is in no pod
+		p, listed := places[id] // a container that is not listed is in no pod
+		c.answers.put(id, p)
+		if listed {
+			c.incomplete[id] = true
+		}
 	}
 	return nil
 }

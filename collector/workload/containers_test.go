@@ -34,9 +34,13 @@ type fakeRuntime struct {
 	status *runtimeapi.ContainerStatus
 	info   map[string]string // if it is asked for more
 	err    error
+	waits  func(context.Context) // before a status; nil does not
 }
 
-func (r *fakeRuntime) ContainerStatus(_ context.Context, q *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (r *fakeRuntime) ContainerStatus(ctx context.Context, q *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	if r.waits != nil {
+		r.waits(ctx)
+	}
 	if q.GetContainerId() != idA {
 		return nil, status.Error(codes.NotFound, "no such container")
 	}

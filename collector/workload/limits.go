@@ -23,6 +23,9 @@ const (
 	mpsLimit       = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 )
 
+// maxVariables bounds these variables of a container together, in bytes: a node has 16 GPUs, and each UUID 40 bytes.
+const maxVariables = 2 << 10
+
 // Limits returns the limits on the memory of a GPU that the variables of the owner's container set: HAMi's on all of its processes,
 // that of MPS on each.
 func Limits(o *gpu.Owner, uuid string) (limits []gpu.Limit) {
@@ -74,8 +77,13 @@ func environment(ctx context.Context, socket, containerID string) string {
 	if err != nil || json.Unmarshal([]byte(answer.GetInfo()["info"]), &spec) != nil { // that of containerd and of CRI-O
 		return ""
 	}
+	left := maxVariables
 	return strings.Join(slices.DeleteFunc(spec.RuntimeSpec.Process.Env, func(v string) bool {
-		name, value, _ := strings.Cut(v, "=")
-		return len(value) > maxCommand || name != visibleDevices && name != mpsLimit && !strings.HasPrefix(name, hamiLimit)
+		name, _, _ := strings.Cut(v, "=")
+		if len(v) >= left || name != visibleDevices && name != mpsLimit && !strings.HasPrefix(name, hamiLimit) {
+			return true
+		}
+		left -= len(v) + len("\n")
+		return false
 	}), "\n")
 }

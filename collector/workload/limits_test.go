@@ -4,6 +4,9 @@
 package workload
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +50,60 @@ func TestLimitsOfSpecification(t *testing.T) {
 	r.containers.find(containerNumber(1))
 	ask()
 	check(a, "GPU-a", true, limits...)
+}
+
+// TestStatusHangs has a runtime list containers at once, and keep whoever asks for more of one waiting: their pods are known meanwhile.
+func TestStatusHangs(t *testing.T) {
+	asked, release := make(chan struct{}, 2), make(chan struct{})
+	runtime := having(inPod(idA, "ml", "a-0", "main"), inPod(idB, "ml", "b-0", "main"))
+	runtime.info = map[string]string{"info": `{"runtimeSpec": {"process": {"env": ["CUDA_DEVICE_MEMORY_LIMIT=1g"]}}}`}
+	runtime.waits = func(ctx context.Context) {
+		asked <- struct{}{}
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+	}
+	c, pauses, _ := asking(t, runtime, true)
+	unknown(t, c, idB) // the list may begin before the other one is asked for
+	unknown(t, c, idA)
+	<-asked
+	p, done := c.find(idB)
+	if p.pod == "" {
+		p, done = c.find(idA)
+	}
+	if p.pod == "" || p.variables != "" || done {
+		t.Errorf("while the runtime keeps it waiting: %+v, final %v", p, done)
+	}
+	close(release)
+	<-pauses
+	if _, done := c.find(idA); !done {
+		<-pauses
+	}
+	known(t, c, idB, place{"ml", "b-0", "main", "", ""}) // it has no status
+	known(t, c, idA, place{"ml", "a-0", "main", "", "CUDA_DEVICE_MEMORY_LIMIT=1g"})
+}
+
+// TestVariablesAreBounded has a container with all GPUs of a large node, and one with variables without end.
+func TestVariablesAreBounded(t *testing.T) {
+	const uuid = "GPU-01234567-0123-0123-0123-0123456789a%x"
+	var devices []string
+	for n := range 16 {
+		devices = append(devices, fmt.Sprintf(uuid, n))
+	}
+	env := []string{visibleDevices + "=" + strings.Join(devices, ","), hamiLimit + "_15=7g", hamiLimit + "_1=" + strings.Repeat("1", maxVariables)}
+	for n := range 10_000 {
+		env = append(env, fmt.Sprintf("%s_%d=1g", hamiLimit, 100+n))
+	}
+	text, err := json.Marshal(env)
+	must(t, err)
+	runtime, socket := having(), runtimeSocket(t)
+	runtime.info = map[string]string{"info": `{"runtimeSpec": {"process": {"env": ` + string(text) + `}}}`}
+	runtime.start(t, socket)
+	o := gpu.Owner{ContainerID: idA, Variables: environment(t.Context(), socket, idA)}
+	if got := Limits(&o, devices[15]); len(got) != 1 || got[0].Bytes != 7<<30 || len(o.Variables) > maxVariables {
+		t.Errorf("limits %v of %d bytes of variables", got, len(o.Variables))
+	}
 }
 
 func TestParseLimit(t *testing.T) {
