@@ -94,7 +94,7 @@ func TestPredictIdle(t *testing.T) {
 	says(
 		t, "the page", words(predict(s, "")),
 		"evaluate.py (pid 40) Slurm job 4712, user bob, 6.00 GiB It has ended, and this memory of it has stayed since 11:55 (4 min).",
-		"ddp_worker.py (pid 46) Slurm job 4712, user bob, 3.00 GiB It computes nothing, and shows no sign of going on. It is idle since 11:39 (20 min).",
+		"ddp_worker.py (pid 46) Slurm job 4712, user bob, 3.00 GiB It computes nothing, and shows no sign of going on. It has been idle since 11:39 (20 min).",
 		"unknown process (pid 47) 512 MiB It has ended, and this memory of it has stayed since 11:58 (1 min).",
 		"NVIDIA H200, 7 processes",
 	)
