@@ -65,7 +65,7 @@ func TestPredictSays(t *testing.T) {
 			[]string{"The driver does not answer (library_not_found)"},
 		},
 		"lost in a simulation": {
-			sampler.State{Devices: []*sampler.DeviceState{lost}}, "Simulated.", []string{"Simulated.", "of 11:57:00 UTC."},
+			sampler.State{Devices: []*sampler.DeviceState{lost}}, "Simulated.", []string{"Simulated.", "of 11:57:00 UTC.", "As of 2026-03-01 11:57:00 UTC;"},
 		},
 		"no memory": {sampler.State{Devices: []*sampler.DeviceState{device(unjudged)}}, "", []string{"The driver does not tell how much of it is used."}},
 		"the host's memory": {
