@@ -144,7 +144,7 @@ func (c actCluster) podActs(t *testing.T) {
 	for _, r := range []struct{ dry, pod, want string }{
 		{"1", leaks, "dry run, would run: kubectl create --raw=/api/v1/namespaces/ml/pods/" + leaks + "/eviction"},
 		{"0", other, "nothing done: pod ml/" + other + " has no annotation"},
-		{"0", "nobody", "FAILED: no pod ml/nobody"},
+		{"0", "nobody", "FAILED: cannot read pod ml/nobody"},
 		{"0", told, "runs: kubectl create --raw=/api/v1/namespaces/ml/events --filename=-\n<nil>"},
 	} {
 		if got := act(r.dry, r.pod); !strings.Contains(got, r.want) {

@@ -127,16 +127,20 @@ func TestWithoutExporterMetrics(t *testing.T) {
 
 func TestLanding(t *testing.T) {
 	const path = `/tmp/<script>alert(1)</script>.csv`
-	h := testHandler(t, fixture(), "--source=replay:"+path, "--source.speed=60")
+	state := fixture()
+	state.Time = epoch.Add(time.Hour) // the replay has a clock of its own
+	h := testHandler(t, state, "--source=replay:"+path, "--source.speed=60")
 	for _, page := range []string{"/", "/predict"} {
 		body := request(h, "GET", page).Body.String()
 		const want = "These GPUs are replayed from the recording /tmp/&lt;script&gt;alert(1)&lt;/script&gt;.csv, 60 times as fast as real time."
-		if !strings.Contains(body, want) || strings.Contains(body, "<script") {
-			t.Errorf("%s: no %q in\n%s", page, want, body)
+		at := epoch.Local().Format("As of 2006-01-02 15:04:05 MST;")
+		if !strings.Contains(body, want) || !strings.Contains(body, at) || strings.Contains(body, "<script") {
+			t.Errorf("%s: no %q and %q in\n%s", page, want, at, body)
 		}
 	}
-	if body := request(h, "GET", "/api/v1/verdicts").Body.String(); !strings.Contains(body, `"note":"These GPUs are replayed from`) {
-		t.Errorf("the JSON has no note:\n%s", body)
+	at := epoch.UTC().Format(`"time":"2006-01-02T15:04:05Z"`)
+	if body := request(h, "GET", "/api/v1/verdicts").Body.String(); !strings.Contains(body, `"note":"These GPUs are replayed from`) || !strings.Contains(body, at) {
+		t.Errorf("the JSON has no note, or not %s:\n%s", at, body)
 	}
 	body := request(testHandler(t, fixture()), "GET", "/").Body.String()
 	if strings.Contains(body, "simulated") || strings.Contains(body, "debug/pprof") {

@@ -159,7 +159,7 @@ func (i *Incident) describe() string {
 	case at != nil:
 		return text + " A " + i.Finding.By + " had come " + humanize.Duration(i.Time.Sub(*at)) + " before."
 	}
-	return finding.Joined(" ", text, "No alert came before.", i.Finding.Reason)
+	return finding.Joined(" ", text, "No alert foretold it.", i.Finding.Reason)
 }
 
 // filler returns the process that grew most, or else holds most, and its growth; nil without processes.

@@ -110,7 +110,7 @@ func TestWithheldLeaksAreLogged(t *testing.T) {
 		want string
 	}{
 		"reported": {80000, "alert=GPU"},
-		"dies":     {17800, "No alert came before. No leak yet: it may be the start of a program, and must grow for another "},
+		"dies":     {17800, "No alert foretold it. No leak yet: it may be the start of a program, and must grow for another "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dead := false

@@ -89,7 +89,7 @@ func TestCrashLoopHasIncidents(t *testing.T) {
 			}
 			out.says(t, 1, "page=/incidents#"+i.ID)
 			told := i.Finding.At != nil
-			if told != (i.Finding.By != "nothing") || told && i.Finding.At.After(i.Time) || told == strings.Contains(i.Text, "No alert came before") {
+			if told != (i.Finding.By != "nothing") || told && i.Finding.At.After(i.Time) || told == strings.Contains(i.Text, "No alert foretold it") {
 				t.Errorf("death %d: finding %+v, and it says %s", life+1, i.Finding, i.Text)
 			}
 			after(993 * time.Second)

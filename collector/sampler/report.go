@@ -177,6 +177,19 @@ func (r *Report) Lead() *Report {
 	return r
 }
 
+// Clock returns the time of the newest sample, or without one that of the state. Simulated and replayed GPUs have a clock of their own.
+func (s *State) Clock() (now time.Time) {
+	for _, d := range s.Devices {
+		if d.SampleTime.After(now) {
+			now = d.SampleTime
+		}
+	}
+	if now.IsZero() {
+		return s.Time
+	}
+	return now
+}
+
 // Report sums up all GPUs.
 func (s *State) Report() *Report {
 	r := &Report{Message: s.calm()}

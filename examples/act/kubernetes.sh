@@ -7,7 +7,7 @@ case $LABEL_ALERTNAME in GPUECCUncorrectable | GPURowRemapFailed)
 	node=${LABEL_INSTANCE-}
 	node=${node%:*} # without the port
 	named "$node"
-	allowed=$(kubectl get node "$node" --output='jsonpath={.metadata.annotations.gpu-leak/act}') || fail "no node $node"
+	allowed=$(kubectl get node "$node" --output='jsonpath={.metadata.annotations.gpu-leak/act}') || fail "cannot read node $node"
 	[[ $allowed == cordon ]] || refuse "node $node has no annotation gpu-leak/act: cordon"
 	once "cordon-$node"
 	act kubectl cordon "$node"
@@ -18,7 +18,7 @@ esac
 namespace=${LABEL_NAMESPACE-} pod=${LABEL_POD-}
 named "$LABEL_ALERTNAME" "${LABEL_SEVERITY-}" "$namespace" "$pod"
 it=$(kubectl get pod "$pod" --namespace="$namespace" --output='jsonpath={.metadata.uid}|{.metadata.creationTimestamp}|{.metadata.ownerReferences[0].kind}|{.metadata.annotations.gpu-leak/act}') ||
-	fail "no pod $namespace/$pod"
+	fail "cannot read pod $namespace/$pod"
 IFS='|' read -r uid created owner allowed <<<"$it"
 [[ $allowed == restart || $allowed == event ]] || refuse "pod $namespace/$pod has no annotation gpu-leak/act: restart"
 [[ $(date --date="$created" +%s) -lt $(date --date="${STARTS_AT:?}" +%s) ]] || refuse "pod $namespace/$pod is younger than the alert"

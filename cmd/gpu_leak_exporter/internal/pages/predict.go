@@ -82,5 +82,9 @@ type room struct {
 
 // refreshed writes the time of the page.
 func (h *Config) refreshed(s *sampler.State) string {
-	return s.Time.In(h.Location).Format("2006-01-02 15:04:05 MST")
+	now := s.Time
+	if h.Note != "" {
+		now = s.Clock() // as the curves have it
+	}
+	return now.In(h.Location).Format("2006-01-02 15:04:05 MST")
 }

@@ -65,9 +65,10 @@ func TestPredictSays(t *testing.T) {
 			[]string{"The driver does not answer (library_not_found)"},
 		},
 		"lost in a simulation": {
-			sampler.State{Devices: []*sampler.DeviceState{lost}}, "Simulated.", []string{"Simulated.", "of 11:57:00 UTC."},
+			sampler.State{Devices: []*sampler.DeviceState{lost}}, "Simulated.", []string{"Simulated.", "of 11:57:00 UTC.", "As of 2026-03-01 11:57:00 UTC;"},
 		},
-		"no memory": {sampler.State{Devices: []*sampler.DeviceState{device(unjudged)}}, "", []string{"The driver does not tell how much of it is used."}},
+		"a simulation that begins": {sampler.State{Awaited: 1}, "Simulated.", []string{"As of 2026-03-01 12:00:00 UTC;"}},
+		"no memory":                {sampler.State{Devices: []*sampler.DeviceState{device(unjudged)}}, "", []string{"The driver does not tell how much of it is used."}},
 		"the host's memory": {
 			sampler.State{Devices: []*sampler.DeviceState{unified}},
 			"",
@@ -94,7 +95,7 @@ func TestPredictIdle(t *testing.T) {
 	says(
 		t, "the page", words(predict(s, "")),
 		"evaluate.py (pid 40) Slurm job 4712, user bob, 6.00 GiB It has ended, and this memory of it has stayed since 11:55 (4 min).",
-		"ddp_worker.py (pid 46) Slurm job 4712, user bob, 3.00 GiB It computes nothing, and shows no sign of going on. It is idle since 11:39 (20 min).",
+		"ddp_worker.py (pid 46) Slurm job 4712, user bob, 3.00 GiB It computes nothing, and shows no sign of going on. It has been idle since 11:39 (20 min).",
 		"unknown process (pid 47) 512 MiB It has ended, and this memory of it has stayed since 11:58 (1 min).",
 		"NVIDIA H200, 7 processes",
 	)

@@ -69,7 +69,7 @@ func (h *Config) process(m *sampler.Domain, p *sampler.ProcessState, left *room,
 		row.Why = finding.Joined(" ", row.Why, finding.Inside[p.Grows])
 		row.Sites, row.Located = h.located(p.Sites, now)
 	case isZombie(p) && p.Idle.OK:
-		row.Why += " It is idle " + h.since(now.Add(-p.Idle.V), now) + "."
+		row.Why += " It has been idle " + h.since(now.Add(-p.Idle.V), now) + "."
 	}
 	if left.processes > 0 {
 		if row.Plot = h.processCurve(m, p, height); row.Plot != "" {

@@ -32,8 +32,11 @@ import (
 //	          interval; an end of it that is null is open
 func Handler(state func() *sampler.State, note string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		data := Of(state())
-		data.Note = note
+		s := state()
+		data := Of(s)
+		if note != "" {
+			data.Note, data.Time = note, s.Clock().UTC()
+		}
 		Answer(w, data)
 	})
 }
@@ -44,7 +47,7 @@ func Answer(w http.ResponseWriter, data any) {
 	_ = json.NewEncoder(w).Encode(verdicts.Envelope[any]{Status: "success", Data: data}) // only the connection can fail
 }
 
-// Of returns what a state says. cfg has the thresholds where no rule says otherwise.
+// Of returns what a state says.
 func Of(s *sampler.State) verdicts.Data {
 	report := s.Report()
 	data := verdicts.Data{
@@ -158,7 +161,7 @@ func domainOf(m *sampler.Domain, now time.Time) verdicts.Domain {
 	return d
 }
 
-// VerdictOf returns the verdict on one memory series. cfg has the thresholds where no rule says otherwise.
+// VerdictOf returns the verdict on one memory series.
 func VerdictOf(v *detector.Verdict) *verdicts.Verdict {
 	j := &verdicts.Verdict{
 		Judged: v.Judged, Muted: v.Muted, Text: finding.Word(v), OOM: "unknown", Trough: v.Trough.Finite(), Spikes: v.SpikesTotal, Windows: []verdicts.Window{},
