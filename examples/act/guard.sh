@@ -25,7 +25,7 @@ once() {
 	[[ ! -e $state/$1 ]] || refuse "$1 was done within the hour"
 	local most=${MAX_AN_HOUR:-5}
 	[[ $1 == event-* || $(find "$state" -maxdepth 1 -name '*-*' ! -name 'event-*' | wc -l) -lt $most ]] || refuse "$most acts within the hour are enough, so not $1"
-	[[ ${DRY_RUN:-1} != 0 ]] || touch "$state/$1"
+	[[ ${DRY_RUN:-1} != 0 ]] || touch "$state/$1" || fail "no stamp in $state"
 	exec 9>&-
 }
 
