@@ -114,7 +114,7 @@ func (c actCluster) script(t *testing.T, dry string, labels ...string) string {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(harness.Root(), "examples/act/kubernetes.sh"))
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(harness.ExternalTool(t, "kubectl"))+":"+os.Getenv("PATH"), "KUBECONFIG="+c.kubeconfig, "HOME="+t.TempDir(),
-		"STATE_DIRECTORY="+t.TempDir(), "DRY_RUN="+dry, "LABEL_SEVERITY=critical", "SUMMARY=GPU 0 of node7 runs out of memory in 55m.", "DESCRIPTION=\"train.py\" grows.",
+		"STATE_DIRECTORY="+t.TempDir(), "DRY_RUN="+dry, "LABEL_SEVERITY=critical", "LABEL_EVIDENCE=leak", "SUMMARY=GPU 0 of node7 runs out of memory in 55m.", "DESCRIPTION=\"train.py\" grows.",
 		"STARTS_AT="+time.Now().Add(time.Minute).Format(time.RFC3339Nano))
 	cmd.Env = append(cmd.Env, labels...)
 	out, err := cmd.CombinedOutput()

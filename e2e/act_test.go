@@ -203,6 +203,7 @@ const (
 	rowsLost    = "alertname=GPURowRemapFailed, instance=node7.example.org:9844"
 	told        = "kubectl create --raw=/api/v1/namespaces/ml/events --filename=-"
 	evicted     = "kubectl create --raw=/api/v1/namespaces/ml/pods/train-0/eviction --filename=-"
+	runs        = "4711 4711 2020-01-01T00:00:00 gpu\n"
 	restartable = "u1|2020-01-01T00:00:00Z|StatefulSet|restart"
 )
 
@@ -215,37 +216,38 @@ func TestAct(t *testing.T) {
 		says     string
 		asked    []string
 	}{
-		"a pod":                      {[]string{acts}, map[string]string{"answers/kubectl-get": restartable}, podPages, "runs: " + evicted, []string{told, evicted}},
-		"a dry run is default":       {nil, map[string]string{"answers/kubectl-get": restartable}, podPages, "dry run, would run: " + evicted, nil},
-		"DRY_RUN is anything":        {[]string{"DRY_RUN=no"}, map[string]string{"answers/kubectl-get": restartable}, podPages, "dry run, would run: " + evicted, nil},
-		"not on the list":            {[]string{acts}, map[string]string{"answers/kubectl-get": "u1|2020-01-01T00:00:00Z|StatefulSet|"}, podPages, "nothing done: pod ml/train-0 has no annotation", nil},
-		"only told":                  {[]string{acts}, map[string]string{"answers/kubectl-get": "u1|2020-01-01T00:00:00Z|StatefulSet|event"}, podPages, "runs: " + told, []string{told}},
-		"a ticket":                   {[]string{acts}, map[string]string{"answers/kubectl-get": restartable}, strings.Replace(podPages, "evidence", "severity=warning, evidence", 1), "runs: " + told, []string{told}},
-		"nothing starts it":          {[]string{acts}, map[string]string{"answers/kubectl-get": "u1|2020-01-01T00:00:00Z||restart"}, podPages, "nothing done: nothing would start pod ml/train-0", nil},
-		"another pod by now":         {[]string{acts}, map[string]string{"answers/kubectl-get": "u1|2099-01-01T00:00:00Z|StatefulSet|restart"}, podPages, "nothing done: pod ml/train-0 is younger", nil},
-		"a name that is a path":      {[]string{acts}, map[string]string{"answers/kubectl-get": restartable}, strings.Replace(podPages, "train-0", "train/../../nodes", 1), "nothing done: the alert names no culprit", nil},
-		"a name that is an flag":     {[]string{acts}, map[string]string{"answers/kubectl-get": restartable}, strings.Replace(podPages, "train-0", "--all", 1), "nothing done: the alert names no culprit", nil},
-		"a name that is a shell":     {[]string{acts}, map[string]string{"answers/kubectl-get": restartable}, strings.Replace(podPages, "train-0", "$(reboot);x", 1), "nothing done: the alert names no culprit", nil},
-		"a budget refuses":           {[]string{acts}, map[string]string{"answers/kubectl-get": restartable, "fails/kubectl-create": ""}, podPages, "FAILED: " + evicted, []string{told, evicted}},
-		"enough for an hour":         {[]string{acts, "MAX_AN_HOUR=1"}, map[string]string{"answers/kubectl-get": restartable, "state/evict-a": ""}, podPages, "nothing done: 1 acts within the hour are enough", nil},
-		"a node":                     {[]string{acts}, map[string]string{"answers/kubectl-get": "cordon"}, rowsLost, "runs: kubectl cordon", []string{"kubectl cordon node7.example.org"}},
-		"a node not on the list":     {[]string{acts}, map[string]string{"answers/kubectl-get": ""}, rowsLost, "nothing done: node node7.example.org has no annotation", nil},
-		"a node of Slurm":            {[]string{acts, "PARTITIONS=gpu all"}, map[string]string{"answers/sinfo": "gpu\nall\ngpu\n"}, rowsLost, "runs: sudo", []string{"scontrol update nodename=node7 state=drain reason=gpu_leak_exporter:GPURowRemapFailed"}},
-		"a node of other partitions": {[]string{acts, "PARTITIONS=gpu"}, map[string]string{"answers/sinfo": "gpu\nall\n"}, rowsLost, "nothing done: partition all of node node7 is not listed", nil},
-		"a job": {
-			[]string{acts, "PARTITIONS=batch gpu"},
-			map[string]string{"answers/squeue": "4711 4711 gpu\n"},
-			jobPages,
-			"runs: sudo --non-interactive --user=slurm scontrol",
-			[]string{"scontrol requeue 4711"},
-		},
-		"a job in a dry run":           {[]string{"PARTITIONS=gpu"}, map[string]string{"answers/squeue": "4711 4711 gpu\n"}, jobPages, "dry run, would run: sudo", nil},
-		"a job of another partition":   {[]string{acts, "PARTITIONS=gpu2"}, map[string]string{"answers/squeue": "4711 4711 gpu\n"}, jobPages, "nothing done: partition gpu of job 4711 is not listed", nil},
+		"a pod":                        {[]string{acts}, map[string]string{"answers/kubectl-get": restartable}, podPages, "runs: " + evicted, []string{told, evicted}},
+		"a dry run is default":         {nil, map[string]string{"answers/kubectl-get": restartable}, podPages, "dry run, would run: " + evicted, nil},
+		"DRY_RUN is anything":          {[]string{"DRY_RUN=no"}, map[string]string{"answers/kubectl-get": restartable}, podPages, "dry run, would run: " + evicted, nil},
+		"not on the list":              {[]string{acts}, map[string]string{"answers/kubectl-get": "u1|2020-01-01T00:00:00Z|StatefulSet|"}, podPages, "nothing done: pod ml/train-0 has no annotation", nil},
+		"only told":                    {[]string{acts}, map[string]string{"answers/kubectl-get": "u1|2020-01-01T00:00:00Z|StatefulSet|event"}, podPages, "runs: " + told, []string{told}},
+		"a ticket":                     {[]string{acts}, map[string]string{"answers/kubectl-get": restartable}, strings.Replace(podPages, "evidence", "severity=warning, evidence", 1), "runs: " + told, []string{told}},
+		"nothing starts it":            {[]string{acts}, map[string]string{"answers/kubectl-get": "u1|2020-01-01T00:00:00Z||restart"}, podPages, "nothing done: nothing would start pod ml/train-0", nil},
+		"another pod by now":           {[]string{acts}, map[string]string{"answers/kubectl-get": "u1|2099-01-01T00:00:00Z|StatefulSet|restart"}, podPages, "nothing done: pod ml/train-0 is younger", nil},
+		"a name that is a path":        {[]string{acts}, map[string]string{"answers/kubectl-get": restartable}, strings.Replace(podPages, "train-0", "train/../../nodes", 1), "nothing done: the alert names no culprit", nil},
+		"a name that is an flag":       {[]string{acts}, map[string]string{"answers/kubectl-get": restartable}, strings.Replace(podPages, "train-0", "--all", 1), "nothing done: the alert names no culprit", nil},
+		"a name that is a shell":       {[]string{acts}, map[string]string{"answers/kubectl-get": restartable}, strings.Replace(podPages, "train-0", "$(reboot);x", 1), "nothing done: the alert names no culprit", nil},
+		"a budget refuses":             {[]string{acts}, map[string]string{"answers/kubectl-get": restartable, "fails/kubectl-create": ""}, podPages, "FAILED: " + evicted, []string{told, evicted}},
+		"enough for an hour":           {[]string{acts, "MAX_AN_HOUR=1"}, map[string]string{"answers/kubectl-get": restartable, "state/evict-a": ""}, podPages, "nothing done: 1 acts within the hour are enough", nil},
+		"a node":                       {[]string{acts}, map[string]string{"answers/kubectl-get": "cordon"}, rowsLost, "runs: kubectl cordon", []string{"kubectl cordon node7.example.org"}},
+		"a node not on the list":       {[]string{acts}, map[string]string{"answers/kubectl-get": ""}, rowsLost, "nothing done: node node7.example.org has no annotation", nil},
+		"a node of Slurm":              {[]string{acts, "PARTITIONS=gpu all"}, map[string]string{"answers/sinfo---all": "node7 gpu\nnode7 all\n"}, rowsLost, "runs: sudo", []string{"scontrol update nodename=node7 state=drain reason=gpu_leak_exporter:GPURowRemapFailed"}},
+		"a node of other partitions":   {[]string{acts, "PARTITIONS=gpu"}, map[string]string{"answers/sinfo": "node7 gpu\n", "answers/sinfo---all": "node7 all\n"}, rowsLost, "nothing done: partition all of node node7 is not listed", nil},
+		"all nodes of Slurm":           {[]string{acts, "PARTITIONS=gpu"}, map[string]string{"answers/sinfo": "node7 gpu\n"}, strings.Replace(rowsLost, "node7.example.org", "ALL", 1), "nothing done: Slurm knows no node ALL", nil},
+		"no folder for the stamps":     {[]string{acts, "STATE_DIRECTORY=/nowhere"}, map[string]string{"answers/kubectl-get": restartable}, podPages, "/nowhere/lock: No such file", nil},
+		"another cluster":              {[]string{acts, "CLUSTER=a"}, map[string]string{"answers/kubectl-get": restartable}, podPages + ", cluster=b", "nothing done: the alert is of cluster 'b', and CLUSTER is 'a'", nil},
+		"a cluster and no CLUSTER":     {[]string{acts}, map[string]string{"answers/kubectl-get": restartable}, podPages + ", cluster=b", "nothing done: the alert is of cluster 'b', and CLUSTER is ''", nil},
+		"its own cluster":              {[]string{acts, "CLUSTER=b"}, map[string]string{"answers/kubectl-get": restartable}, podPages + ", cluster=b", "runs: " + evicted, []string{told, evicted}},
+		"a job":                        {[]string{acts, "PARTITIONS=batch gpu"}, map[string]string{"answers/squeue---all": runs}, jobPages, "runs: sudo --non-interactive --user=slurm scontrol", []string{"scontrol requeue 4711"}},
+		"a job in a dry run":           {[]string{"PARTITIONS=gpu"}, map[string]string{"answers/squeue---all": runs}, jobPages, "dry run, would run: sudo", nil},
+		"another run of the job":       {[]string{acts, "PARTITIONS=gpu"}, map[string]string{"answers/squeue---all": "4711 4711 2099-01-01T00:00:00 gpu\n"}, jobPages, "nothing done: this run of job 4711 is younger", nil},
+		"a run of no known time":       {[]string{acts, "PARTITIONS=gpu"}, map[string]string{"answers/squeue---all": "4711 4711 N/A gpu\n"}, jobPages, "nothing done: this run of job 4711 is younger", nil},
+		"a job that saves for minutes": {[]string{acts, "PARTITIONS=gpu", "CHECKPOINT_SECONDS=2m"}, map[string]string{"answers/squeue---all": runs}, jobPages, "scontrol requeue", []string{"scancel --signal=USR1 4711", "sleep 2m", "scontrol requeue 4711"}},
+		"a job of another partition":   {[]string{acts, "PARTITIONS=gpu2"}, map[string]string{"answers/squeue---all": runs}, jobPages, "nothing done: partition gpu of job 4711 is not listed", nil},
 		"a job that has ended":         {[]string{acts, "PARTITIONS=gpu"}, nil, jobPages, "nothing done: Slurm knows no job 4711 that runs", nil},
-		"the last task of an array":    {[]string{acts, "PARTITIONS=gpu"}, map[string]string{"answers/squeue": "4709 4711_1 gpu\n4711 4711_3 gpu\n"}, jobPages, "runs: sudo", []string{"scontrol requeue 4711_3"}},
-		"a job that saves":             {[]string{acts, "PARTITIONS=gpu", "CHECKPOINT_SECONDS=120"}, map[string]string{"answers/squeue": "4711 4711 gpu\n"}, jobPages, "scontrol requeue", []string{"scancel --signal=USR1 4711", "sleep 120", "scontrol requeue 4711"}},
-		"a job that saves and ends":    {[]string{acts, "PARTITIONS=gpu", "CHECKPOINT_SECONDS=120"}, map[string]string{"answers/squeue.until-sleep": "4711 4711 gpu\n"}, jobPages, "nothing done: job 4711 has ended by itself", []string{"scancel --signal=USR1 4711", "sleep 120"}},
-		"a process that names its job": {[]string{acts, "PARTITIONS=gpu"}, map[string]string{"answers/squeue": "4711 4711 gpu\n"}, strings.Replace(jobPages, "4711", "4711,4712", 1), "nothing done: the alert names no job", nil},
+		"the last task of an array":    {[]string{acts, "PARTITIONS=gpu"}, map[string]string{"answers/squeue---all": "4709 4711_1 2020-01-01T00:00:00 gpu\n4711 4711_3 2020-01-01T00:00:00 gpu\n"}, jobPages, "runs: sudo", []string{"scontrol requeue 4711_3"}},
+		"a job that saves and ends":    {[]string{acts, "PARTITIONS=gpu", "CHECKPOINT_SECONDS=120"}, map[string]string{"answers/squeue.until-sleep": runs}, jobPages, "nothing done: job 4711 has ended by itself", []string{"scancel --signal=USR1 4711", "sleep 120"}},
+		"a process that names its job": {[]string{acts, "PARTITIONS=gpu"}, map[string]string{"answers/squeue---all": runs}, strings.Replace(jobPages, "4711", "4711,4712", 1), "nothing done: the alert names no job", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -254,6 +256,10 @@ func TestAct(t *testing.T) {
 			a.says(t, 1, c.says)
 			a.isAsked(t, c.asked...)
 			a.sudo(t)
+			wants := strings.Contains(c.says, "FAILED") || strings.Contains(c.says, "No such file")
+			if failed := strings.Contains(a.runner.Output(), "error occurred") || strings.Contains(a.runner.Output(), "the owner is not told"); failed != wants {
+				t.Errorf("it fails: %t\n%s", failed, a.runner.Output())
+			}
 		})
 	}
 }
@@ -262,7 +268,7 @@ func TestAct(t *testing.T) {
 // act after it.
 func TestActOnceAnHour(t *testing.T) {
 	t.Parallel()
-	a := startAct(t, []string{acts}, map[string]string{"answers/kubectl-get": restartable})
+	a := startAct(t, []string{acts}, map[string]string{"answers/kubectl-get": restartable, "state/evict-old": ""})
 	const again = "nothing done: evict-GPUOutOfMemoryPredicted-critical-ml.train-0 was done within the hour"
 	a.post(t, podPages)
 	a.says(t, 1, "runs: "+evicted)
@@ -272,11 +278,29 @@ func TestActOnceAnHour(t *testing.T) {
 	a.post(t, podPages+", uuid=GPU-c")
 	a.says(t, 1, again)
 	a.isAsked(t, told, evicted)
-	stamp := filepath.Join(a.dir, "state/evict-GPUOutOfMemoryPredicted-critical-ml.train-0")
-	harness.Must(t, os.Chtimes(stamp, time.Time{}, time.Now().Add(-61*time.Minute)))
+	stamp, old := filepath.Join(a.dir, "state/evict-GPUOutOfMemoryPredicted-critical-ml.train-0"), filepath.Join(a.dir, "state/evict-old")
+	for _, name := range []string{stamp, old} {
+		harness.Must(t, os.Chtimes(name, time.Time{}, time.Now().Add(-61*time.Minute)))
+	}
 	a.post(t, podPages+", uuid=GPU-d")
 	a.says(t, 1, "runs: "+evicted)
 	a.isAsked(t, told, evicted, told, evicted)
+	if _, err := os.Stat(old); !os.IsNotExist(err) {
+		t.Errorf("an old stamp stays: %v", err)
+	}
+}
+
+// TestActOnlyOnPage has the scripts end nothing for a ticket, nor for growth that is no leak yet, though a route sends them.
+func TestActOnlyOnPage(t *testing.T) {
+	t.Parallel()
+	for _, c := range []string{"slurm.sh warning leak", "slurm.sh critical filling", "systemd.sh warning leak", "systemd.sh critical filling"} {
+		args := strings.Fields(c)
+		cmd := exec.Command(filepath.Join(harness.Root(), "examples/act", args[0]))
+		cmd.Env = append(os.Environ(), acts, "STATE_DIRECTORY="+t.TempDir(), "LABEL_ALERTNAME=GPUOutOfMemoryPredicted", "LABEL_SEVERITY="+args[1], "LABEL_EVIDENCE="+args[2])
+		if got := harness.Run(t, cmd); !strings.Contains(got, "nothing done: this is no page about a leak") {
+			t.Errorf("%s: it says %s", c, got)
+		}
+	}
 }
 
 // TestActAtOnce has many runs at the same moment act once, though each takes its time to look for the stamp.
@@ -305,7 +329,7 @@ func (a *act) hook(t *testing.T, authorization, status string) int {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{
 		"status": status, "alerts": []any{map[string]any{"startsAt": "2026-03-01T03:00:00.5+01:00"}},
-		"commonLabels": map[string]string{"alertname": "GPUOutOfMemoryPredicted", "severity": "critical", "namespace": "ml", "pod": "train-0"},
+		"commonLabels": map[string]string{"alertname": "GPUOutOfMemoryPredicted", "severity": "critical", "evidence": "leak", "namespace": "ml", "pod": "train-0"},
 	})
 	harness.Must(t, err)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.address+"/hooks/kubernetes", bytes.NewReader(body))

@@ -608,9 +608,14 @@ class _Cache:
         if self.empty_at is None or torch is None or _is_lazy(torch) or (self._last is not None and now - self._last < _EMPTY_PAUSE):
             return
         try:
-            if hasattr(torch._C, "_cuda_isHistoryEnabled") and any(self._is_due(torch.cuda, *found) for found in _read_torch(torch)):
-                self._last = now
-                torch.cuda.empty_cache()
+            if not hasattr(torch._C, "_cuda_isHistoryEnabled"):
+                return
+            for found in _read_torch(torch):
+                if self._is_due(torch.cuda, *found):
+                    self._last = now
+                    with torch.cuda.device(found[0]):  # this thread's is GPU 0: the driver would make a context there
+                        torch.cuda.empty_cache()
+                    return
         except Exception:
             pass
 

@@ -4,6 +4,7 @@ source "${BASH_SOURCE%/*}/guard.sh"
 as=(sudo --non-interactive)
 list=${UNITS:-/etc/gpu-leak-act/units}
 
+paged || refuse "this is no page about a leak"
 # The alert has a name, which another program can have, too. The exporter knows which processes of that name leak now.
 [[ -n ${LABEL_PROCESS-} && -n ${LABEL_UUID-} ]] || refuse "the alert names no process"
 pids=$(curl --silent --show-error --fail --max-time 10 "${EXPORTER:-http://localhost:9844}/api/v1/verdicts" |
@@ -18,7 +19,7 @@ if [[ ! $unit =~ ^[^[:space:]]+\.service$ ]] || ! grep --quiet --line-regexp --f
 	refuse "unit '$unit' of process $pids is not in $list"
 fi
 once "restart-$unit"
-if ((${CHECKPOINT_SECONDS:-0})); then
+if [[ ${CHECKPOINT_SECONDS:-0} != 0 ]]; then
 	act "${as[@]}" systemctl kill --kill-who=main --signal=SIGUSR1 "$unit"
 	act sleep "$CHECKPOINT_SECONDS"
 	[[ $(unit_of) == "$unit" ]] || refuse "process $pids of $unit has ended by itself"

@@ -66,6 +66,7 @@ func TestKeys(t *testing.T) {
 		"finding of a memory":   {exporter, down + down + down + "\r", "GPU 1, MIG 3 (2g.20gb)", "Save a checkpoint, then restart what grows. Runbook: GPUOutOfMemoryPredicted", false},
 		"finding of a process":  {exporter, toUser + "\r", "train.py", "GPU 0 runs out of memory in 1 h 30 min (at least 1 h 21 min). train.py (pid 42)", false},
 		"of a lost GPU":         {exporter, down + "\r", "GPU 2", "GPU 2 (NVIDIA H200, GPU-lost) cannot be read.", false},
+		"of one not judged":     {exporter, down + down + down + down + down + "\r", "GPU 4", "No finding. ", false},
 		"none":                  {exporter, toUser + down + "\r", "ddp_worker.py", "No finding. ddp_worker.py (pid 46)", false},
 		"enter again goes back": {exporter, down + "\r\r", "GPU 2", "", false},
 		"escape goes back":      {exporter, down + "\r\x1b", "", "", false},
@@ -121,11 +122,11 @@ func TestScreenWithChosenRow(t *testing.T) {
 
 // A row that is chosen is on the screen, however small that is, and a page that fits is whole.
 func TestFitShowsChosenRow(t *testing.T) {
-	for rows := 3; rows < 14; rows++ {
+	for rows := -2; rows < 14; rows++ {
 		for at := range 10 {
 			page := strings.Repeat("a\n", at) + mark + "b\n" + strings.Repeat("c\n", 9-at)
 			got := Fit(page, 80, rows)
-			if !strings.Contains(got, mark) || strings.Count(got, "\n") > rows-1 || (rows > 10 && got != page) {
+			if !strings.Contains(got, mark) || strings.Count(got, "\n") > max(rows, 3)-1 || (rows > 10 && got != page) {
 				t.Errorf("row %d of %d: %q", at, rows, got)
 			}
 		}

@@ -94,7 +94,8 @@ func Wrap(text string, columns int, indent string) string {
 // must not scroll away, unless a row that is chosen is below.
 func Fit(page string, columns, rows int) string {
 	lines := strings.Split(strings.TrimSuffix(page, "\n"), "\n")
-	if more := len(lines) - (rows - 1); more > 0 && rows > 2 {
+	rows = max(rows, 3) // an answer below may leave no room
+	if more := len(lines) - (rows - 1); more > 0 && columns > 0 {
 		chosen := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, mark) })
 		above := min(more, max(0, chosen-(rows-3)/2))
 		if lines = lines[above:]; more > above {

@@ -546,13 +546,22 @@ def scenario_refused():
 
 
 def scenario_empty_cache():
-    """Has a memory that fills, and a cache in it."""
-    free, emptied, reserved, usual = [80 * GIB], [], [0], Torch.usual
+    """Has a memory that fills, and a cache in it. The program uses its second GPU only."""
+    import contextlib
+
+    free, emptied, reserved, usual, current = [80 * GIB], [], [0], Torch.usual, [0]
 
     def stats(ordinal):
-        return dict(usual(ordinal), reserved_bytes={"all": {"current": reserved[0]}})
+        return dict(usual(0), reserved_bytes={"all": {"current": reserved[0]}}) if ordinal else {}
 
-    torch = Torch(stats=stats)
+    @contextlib.contextmanager
+    def device(ordinal):
+        current[0] = ordinal
+        yield
+        current[0] = 0
+
+    torch = Torch(stats=stats, devices=2)
+    torch.cuda.device = device
     torch.module._C = module("torch._C", _cuda_isHistoryEnabled=bool)
     torch.cuda.memory.get_per_process_memory_fraction = lambda ordinal: fraction[0]
     torch.cuda.get_device_properties = lambda ordinal: types.SimpleNamespace(total_memory=80 * GIB)
@@ -578,14 +587,14 @@ def scenario_empty_cache():
         (0.92, 60 * GIB, 19 * GIB, 1.0, 0),
     ):
         emptied.clear()
-        torch.cuda.empty_cache = lambda: emptied.append(1)
+        torch.cuda.empty_cache = lambda: emptied.append(current[0])
         with probe._probe._asking:  # its thread checks, too
             cache._last = None
             cache.empty_at = option
             cache.check()
             cache.check()  # within a minute
             cache.empty_at = None
-        assert len(emptied) == want, (option, free, reserved, fraction, emptied)
+        assert emptied == [1] * want, (option, free, reserved, fraction, emptied)
 
     def refuse():
         emptied.append(1)
