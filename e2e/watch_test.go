@@ -98,7 +98,7 @@ func TestWatchKeys(t *testing.T) {
 			tool.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 			harness.Must(t, tool.Start())
 			for _, step := range [][2]string{
-				{"", "q quit"},
+				{"", "PROCESS "}, // in the first second there is none
 				{"\x1b[B", "> GPU "},
 				{"\r", "No finding. "},
 				{"o", exporter.URL + "/predict#GPU-"},

@@ -113,16 +113,26 @@ func (k *keys) listen(stop func()) (end func()) {
 // read acts on keys until there are no more, or one of them ends the program by stop.
 func (k *keys) read(in io.Reader, stop func()) {
 	defer stop()
+	typed := ""
 	for b := make([]byte, 64); ; {
 		n, err := in.Read(b)
-		if err != nil || k.press(string(b[:n])) {
+		typed += string(b[:n])
+		rest := ""
+		if typed != escape {
+			rest = unfinished.FindString(typed)
+		}
+		if err != nil || k.press(strings.TrimSuffix(typed, rest)) {
 			return
 		}
+		typed = rest
 	}
 }
 
-// pressed is a key of those that were typed. A terminal sends an arrow as an escape and more.
-var pressed = regexp.MustCompile(`(?s)\x1b[\[O][0-9;]*[A-Za-z~]|.`)
+// pressed is a key of those that were typed. A terminal sends an arrow as an escape and more. A read may end within, unfinished.
+var (
+	pressed    = regexp.MustCompile(`(?s)\x1b[\[O][0-9;]*[A-Za-z~]|.`)
+	unfinished = regexp.MustCompile(`\x1b([\[O][0-9;]*)?$`)
+)
 
 const (
 	ctrlC, enter, escape, backspace = "\x03", "\r", "\x1b", "\x7f" // in raw mode
