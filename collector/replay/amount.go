@@ -35,7 +35,7 @@ func isAbsent(text string) bool {
 		return true
 	case text[0] == '[':
 		return text[len(text)-1] == ']'
-	case !strings.Contains("-NnEeUu", text[:1]) || len(text) > longest: // as almost all
+	case strings.IndexByte("-NnEeUu", text[0]) < 0 || len(text) > longest: // as almost all
 		return false
 	}
 	switch strings.ToLower(text) {
