@@ -79,7 +79,7 @@ func (k *keys) draw() error {
 		}
 		screen = strings.ReplaceAll(screen, "\n", "\r\n") // in raw mode it does not return by itself
 	}
-	_, err := io.WriteString(k.stdout, Home+screen+ClearBelow)
+	_, err := io.WriteString(k.stdout, Home+screen)
 	return err
 }
 
@@ -113,26 +113,17 @@ func (k *keys) listen(stop func()) (end func()) {
 // read acts on keys until there are no more, or one of them ends the program by stop.
 func (k *keys) read(in io.Reader, stop func()) {
 	defer stop()
-	typed := ""
-	for b := make([]byte, 64); ; {
+	for b := make([]byte, 3*64); ; { // a held arrow is three bytes, again and again
 		n, err := in.Read(b)
-		typed += string(b[:n])
-		rest := ""
-		if typed != escape {
-			rest = unfinished.FindString(typed)
-		}
-		if err != nil || k.press(strings.TrimSuffix(typed, rest)) {
+		if err != nil || k.press(string(b[:n])) {
 			return
 		}
-		typed = rest
 	}
 }
 
-// pressed is a key of those that were typed. A terminal sends an arrow as an escape and more. A read may end within, unfinished.
-var (
-	pressed    = regexp.MustCompile(`(?s)\x1b[\[O][0-9;]*[A-Za-z~]|.`)
-	unfinished = regexp.MustCompile(`\x1b([\[O][0-9;]*)?$`)
-)
+// pressed is a key of those that were typed. A terminal sends an arrow as an escape and more. One that two reads divide is an escape
+// alone, which only takes the choice back.
+var pressed = regexp.MustCompile(`(?s)\x1b[\[O][0-9;]*[A-Za-z~]|.`)
 
 const (
 	ctrlC, enter, escape, backspace = "\x03", "\r", "\x1b", "\x7f" // in raw mode

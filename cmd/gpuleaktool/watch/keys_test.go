@@ -155,28 +155,6 @@ func TestReadEnds(t *testing.T) {
 	}
 }
 
-// An arrow is one, wherever a read ends within it. An escape alone is none.
-func TestArrowInPieces(t *testing.T) {
-	for name, c := range map[string]struct {
-		pieces []string
-		chosen string
-	}{
-		"behind the escape":  {[]string{down + down + "\x1b", "[B"}, "GPU 1, MIG 3 (2g.20gb)"},
-		"behind the bracket": {[]string{down + down + "\x1b[", "B"}, "GPU 1, MIG 3 (2g.20gb)"},
-		"in its numbers":     {[]string{down + "\x1b[1", ";5", "C"}, "GPU 2"},
-		"an escape":          {[]string{down, "\x1b", down}, "GPU 2"},
-	} {
-		k, readers := typing(t, ""), []io.Reader(nil)
-		for _, piece := range c.pieces {
-			readers = append(readers, strings.NewReader(piece))
-		}
-		k.read(io.MultiReader(readers...), func() {})
-		if got := k.row(); got != c.chosen {
-			t.Errorf("%s: %q is chosen", name, got)
-		}
-	}
-}
-
 // FuzzKeys has somebody lean on the keyboard: in pieces, cut anywhere. The terminal gets nothing but text, what is chosen is there, and no
 // process is sent anything whose name was not typed.
 func FuzzKeys(f *testing.F) {
@@ -200,7 +178,7 @@ func FuzzKeys(f *testing.F) {
 			if len(k.name) > 300 || strings.HasPrefix(k.answer, "SIGTERM") {
 				t.Fatalf("name %q, answer %q", k.name, k.answer)
 			}
-			for _, r := range strings.NewReplacer(Home, "", ClearBelow, "").Replace(screen.String()) {
+			for _, r := range strings.ReplaceAll(screen.String(), Home, "") {
 				if r != '\n' && !unicode.IsGraphic(r) {
 					t.Fatalf("%q reaches the terminal", r)
 				}

@@ -134,12 +134,8 @@ func (w *watchCommand) say(ctx context.Context, now look, stdout io.Writer) erro
 	return command.ExitStatus(status)
 }
 
-const (
-	// Home moves the cursor to the first line and clears the screen.
-	Home = "\x1b[H\x1b[2J"
-	// ClearBelow clears what is below the cursor.
-	ClearBelow = "\x1b[J"
-)
+// Home moves the cursor to the first line and clears the screen.
+const Home = "\x1b[H\x1b[2J"
 
 // follow looks again and again until ctx is done, or a key ends it.
 func (w *watchCommand) follow(ctx context.Context, now look, exporter *url.URL, stdout io.Writer) error {
