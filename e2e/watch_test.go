@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -79,6 +80,10 @@ func modeOf(t *testing.T, terminal *os.File) unix.Termios {
 // TestWatchKeys has somebody at a terminal choose rows and act on them. However that ends, the terminal gets its mode back.
 func TestWatchKeys(t *testing.T) {
 	t.Parallel()
+	// Where nohup runs the tests, what they start ignores SIGHUP, too. What they take themselves is at its default in it.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(hangups) })
 	exporter := harness.StartExporter(t, harness.Options{Args: []string{"--source=sim:node"}})
 	for name, end := range map[string]func(person *os.File, tool *exec.Cmd) error{
 		"q":       func(person *os.File, _ *exec.Cmd) error { _, err := person.WriteString("q"); return err },

@@ -113,7 +113,7 @@ IDENTITY = [
 
 # How often all is compared before a difference counts: what jumps up and down lies
 # beside both readings now and then, a wrong unit always.
-TRIES = 3
+TRIES = 6
 ONLY_HERE = "only the exporter has it"
 
 
