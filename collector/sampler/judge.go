@@ -41,11 +41,19 @@ func (l *loop) learn(sample *gpu.Sample) {
 	state.Memory, state.Instances = sample.Memory, state.Instances[:0]
 	l.layOut(sample, state)
 	for d := range state.memories() {
-		m := l.memories[d.MemoryKey]
+		m := l.memory(d.MemoryKey)
 		frame, _ := l.frame(&d, sample)
 		l.observe(m, frame)
 	}
 	l.remember(sample, state)
+}
+
+// memory returns what is known of a memory; nil if there is none.
+func (l *loop) memory(key MemoryKey) *memory {
+	if key == wholeGPU {
+		return l.whole // as almost always
+	}
+	return l.memories[key]
 }
 
 // layOut gives the state the memories that a sample has.
@@ -87,7 +95,7 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 	l.layOut(sample, state)
 	for d := range state.memories() {
 		frame, index := l.frame(&d, sample)
-		if l.observe(l.memories[d.MemoryKey], frame) {
+		if l.observe(l.memory(d.MemoryKey), frame) {
 			d.Judgement = l.take(&d, sample, index, state)
 		}
 	}
@@ -111,14 +119,13 @@ func (l *loop) repartition(sample *gpu.Sample) {
 	if same {
 		return
 	}
-	whole := l.memories[wholeGPU]
-	whole.finding = finding.Memory{}
+	l.whole.finding = finding.Memory{}
 	if before.OK {
-		whole.domain.Reset(detector.ReasonRepartition)
+		l.whole.domain.Reset(detector.ReasonRepartition)
 		level.Info(l.logger).Log("msg", "MIG layout changed", "instances", len(sample.Instances))
 	}
 	clear(l.memories)
-	l.memories[wholeGPU] = whole
+	l.memories[wholeGPU] = l.whole
 	for i := range sample.Instances {
 		in := InstanceOf(&sample.Instances[i])
 		l.memories[in.MemoryKey] = l.newMemory(in)
@@ -139,7 +146,7 @@ func (l *loop) observe(m *memory, frame *detector.Frame[gpu.ProcessID]) bool {
 
 // take copies the judgement on a memory into the state. The original belongs to its domain.
 func (l *loop) take(d *Domain, sample *gpu.Sample, index []int, state *DeviceState) detector.Judgement[gpu.ProcessID] {
-	j := l.memories[d.MemoryKey].domain.Judgement()
+	j := l.memory(d.MemoryKey).domain.Judgement()
 	for i := range j.Members {
 		l.processes.judged(sample, index[i], &j.Members[i], d.IsLimit())
 	}
@@ -212,7 +219,7 @@ func (l *loop) find(state *DeviceState) {
 		if d.Judgement.T == 0 {
 			continue // nothing is known of it this time
 		}
-		m, s := l.memories[d.MemoryKey], d.Sample()
+		m, s := l.memory(d.MemoryKey), d.Sample()
 		for _, key := range m.died {
 			s.Ends = append(s.Ends, l.endOf(key, d.Judgement.T))
 		}

@@ -56,7 +56,8 @@ type progress struct {
 	loop      *loop     // the one that reads the GPU now
 	resolve   *Resolver // the rules that the series have been configured by
 	frames    finding.Frames
-	memories  map[MemoryKey]*memory // with wholeGPU
+	whole     *memory               // the GPU's own
+	memories  map[MemoryKey]*memory // with whole
 	instances gpu.Opt[int]          // how many of memories are; absent before a sample of this exporter or an earlier one
 	processes processTable
 	peak      detector.Crest[uint64]
@@ -82,7 +83,8 @@ func newLoop(s *Sampler, d gpu.Device, info gpu.Info) *loop {
 		progress: &progress{processes: newProcessTable(s.cfg, info.UUID, info.IndexLabel(), s.jobs.Load), resolve: s.resolve.Load()},
 	}
 	l.loop = l
-	l.memories = map[MemoryKey]*memory{wholeGPU: l.newMemory(MemoryState{})}
+	l.whole = l.newMemory(MemoryState{})
+	l.memories = map[MemoryKey]*memory{wholeGPU: l.whole}
 	return l
 }
 
@@ -189,11 +191,10 @@ func (l *loop) forget() {
 		return
 	}
 	l.lost, l.instances = true, gpu.Opt[int]{}
-	whole := l.memories[wholeGPU]
-	*whole = memory{domain: whole.domain}
-	whole.domain.Reset(detector.ReasonDeviceReset)
+	*l.whole = memory{domain: l.whole.domain}
+	l.whole.domain.Reset(detector.ReasonDeviceReset)
 	clear(l.memories)
-	l.memories[wholeGPU] = whole
+	l.memories[wholeGPU] = l.whole
 }
 
 // readStatus reads the groups. A group that fails is absent until the next time. took is how long the fast reading took, which

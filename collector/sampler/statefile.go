@@ -262,6 +262,6 @@ func (l *loop) restore(h *deviceHistory) error {
 	if memories[wholeGPU] == nil {
 		return fmt.Errorf("GPU %s: nothing of its own memory", h.UUID)
 	}
-	l.memories, l.instances = memories, gpu.Some(instances)
+	l.memories, l.whole, l.instances = memories, memories[wholeGPU], gpu.Some(instances)
 	return nil
 }
