@@ -161,9 +161,6 @@ func (d *Domain[K]) endMember(key K, m *member) {
 	}
 }
 
-// Lost reports whether a member is gone that no Judgement has told yet.
-func (d *Domain[K]) Lost() bool { return !d.judged && len(d.out.Exited) > 0 }
-
 // Knows reports whether a Judgement can still have that key: the process is a member, or its memory may have stayed.
 func (d *Domain[K]) Knows(key K) bool {
 	return d.members[key] != nil || slices.ContainsFunc(d.exits.List, func(e process.Exit[K]) bool { return e.Key == key })

@@ -33,7 +33,6 @@ func (l *loop) learn(sample *gpu.Sample) {
 	if len(sample.Processes) > 0 {
 		l.processes.note(sample)
 	}
-	l.reconfigure()
 	if sample.Memory.Used.OK {
 		l.peak.Add(sample.T, peakSpan, sample.Memory.Used.V)
 	}
@@ -63,6 +62,7 @@ func (l *loop) layOut(sample *gpu.Sample, state *DeviceState) {
 		state.Instances = append(state.Instances, InstanceOf(&sample.Instances[i]))
 	}
 	state.Limited = l.limits(sample)
+	l.reconfigure()
 }
 
 // frame returns what the detector sees of a memory, and for each member its position in the sample.
@@ -104,7 +104,7 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 		j := &state.Judgement
 		j.Device = detector.Verdict{Windows: j.Device.Windows, SpikesTotal: j.Device.SpikesTotal, Trough: j.Device.Trough}
 	}
-	state.Limited = slices.DeleteFunc(state.Limited, func(x MemoryState) bool { return !l.memories[x.MemoryKey].shown() })
+	state.Limited = slices.DeleteFunc(state.Limited, l.left)
 }
 
 // repartition follows the MIG layout. A new layout makes all old histories invalid, also one that was made while no exporter ran.
@@ -182,7 +182,7 @@ func alone(j *detector.Judgement[gpu.ProcessID]) detector.Judgement[gpu.ProcessI
 func (l *loop) ended(x *detector.Exit[gpu.ProcessID], d *Domain) {
 	key := processKey{x.Key, d.Instance}
 	e := l.processes.entries[key]
-	if d.IsLimit() && e != nil && e.listed {
+	if e != nil && e.listed {
 		return // only its limit is gone
 	}
 	if x.NearCapacity {
@@ -214,7 +214,7 @@ func (l *loop) knows(key processKey) bool {
 
 // find decides what alerts say of each memory of the GPU.
 func (l *loop) find(state *DeviceState) {
-	var told []processKey // that have ended at a limit: a wider one, such as that of the pod, may be full with it
+	var told []processKey // that have ended in one memory: another one, such as the limit of their pod, may be full with it
 	for d := range state.Domains() {
 		if d.Judgement.T == 0 {
 			continue // nothing is known of it this time
@@ -223,10 +223,8 @@ func (l *loop) find(state *DeviceState) {
 		for _, key := range m.died {
 			s.Ends = append(s.Ends, l.endOf(key, d.Judgement.T))
 		}
-		if d.IsLimit() {
-			m.died = slices.DeleteFunc(m.died, func(key processKey) bool { return slices.Contains(told, key) })
-			told = append(told, m.died...)
-		}
+		m.died = slices.DeleteFunc(m.died, func(key processKey) bool { return slices.Contains(told, key) })
+		told = append(told, m.died...)
 		l.tellDeaths(&d, state, m.died)
 		s.FillsWithin = l.sampler.cfg.Detector.FillsWithin
 		for _, f := range m.finding.Judge(s) {
@@ -237,6 +235,6 @@ func (l *loop) find(state *DeviceState) {
 		}
 		m.died = nil
 	}
-	firstEnd(state, l.published.Load())
+	state.Findings = firstEnd(state.Findings, l.published.Load())
 	state.addLimits()
 }

@@ -5,7 +5,6 @@ package sampler
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 
@@ -14,92 +13,58 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// mostLimited bounds how many limits of a GPU are judged: as many as a GPU can be shared by. As many again are remembered, because a
-// program may start again.
-const mostLimited = 64
+// mostLimited bounds the limits of a GPU that are judged: twice as many as a GPU can be shared by, because a pod may have one, too.
+const mostLimited = 128
 
-// limits returns the limits of a sample, and those that are vacant: their processes have ended, and the next program in them may die, too.
-func (l *loop) limits(sample *gpu.Sample) []MemoryState {
-	list := limitsOf(sample)
-	if len(list) == 0 && len(l.memories) == 1+l.instances.V {
+// nothing is what a limit without a process holds.
+var nothing = gpu.Some(uint64(0))
+
+// limits returns the memories of limits. A limit has one while a process is within it, and until nothing of it is told any more.
+func (l *loop) limits(sample *gpu.Sample) (list []MemoryState) {
+	for i := range sample.Processes {
+		for k := range sample.Processes[i].Limits {
+			l.bound(&sample.Processes[i], &sample.Processes[i].Limits[k])
+		}
+	}
+	if len(l.memories) == 1+l.instances.V {
 		return nil // as almost always
 	}
-	vacant := map[MemoryKey]*memory{}
-	full := len(l.memories) > 2*mostLimited
 	for key, m := range l.memories {
-		switch {
-		case !key.IsLimit() || slices.ContainsFunc(list, func(x MemoryState) bool { return x.MemoryKey == key }):
-		case full && m.finding.Loop.Since == 0:
-			delete(l.memories, key)
-		default:
-			vacant[key] = m
-		}
-	}
-	for i := range list {
-		x := &list[i]
-		m := l.memories[x.MemoryKey]
-		if m == nil {
-			m = l.inherited(x, vacant)
-			l.memories[x.MemoryKey] = m
-		}
-		if len(m.Limits) > 0 && x.Limits[0] == m.Limits[0] {
-			x.Memory.Reserved = m.Memory.Reserved // what is charged was read at an earlier sample
-		}
-		renamed := x.Who != m.Who
-		if m.MemoryState = *x; renamed {
-			m.domain.Reconfigure()
-		}
-	}
-	if !sample.ProcessesComplete {
-		return list
-	}
-	for _, m := range slices.SortedFunc(maps.Values(vacant), func(a, b *memory) int { return cmp.Or(cmp.Compare(a.Of, b.Of), cmp.Compare(a.ID.PID, b.ID.PID)) }) {
-		if m.shown() {
-			m.Memory = gpu.Memory{Total: m.Memory.Total, Used: nothing}
+		if key.IsLimit() && m.sum(sample) {
 			list = append(list, m.MemoryState)
 		}
 	}
+	slices.SortFunc(list, func(a, b MemoryState) int { // a control group before those in it
+		return cmp.Or(cmp.Compare(a.Instance.V, b.Instance.V), cmp.Compare(a.Of, b.Of), cmp.Compare(a.ID.PID, b.ID.PID))
+	})
 	return list
 }
 
-// inherited returns what is known of the memory that has a limit from now on: of a process, that of an ended one with the same labels
-// and limit. Its next life goes on there.
-func (l *loop) inherited(x *MemoryState, vacant map[MemoryKey]*memory) *memory {
+// bound gives a limit of a process a memory. That on a process alone takes the one of an ended process with the same labels, of which
+// it is the next life.
+func (l *loop) bound(p *gpu.Process, limit *gpu.Limit) {
+	key := keyIn(p, limit)
+	if l.memories[key] != nil {
+		return
+	}
 	var last *memory
-	for key, m := range vacant {
-		same := x.Of == "" && key.Of == "" && key.Instance == x.Instance && m.Who == x.Who && m.Memory.Total == x.Memory.Total
-		if same && (last == nil || key.ID.PID > last.ID.PID) {
+	for _, m := range l.memories {
+		e := l.processes.entries[processKey{m.ID, m.Instance}]
+		ended := m.ID != gpu.ProcessID{} && (e == nil || !e.listed)
+		if ended && limit.Of == "" && m.Instance == p.Instance && m.Who == finding.Of(p.Owner) && (last == nil || m.ID.PID > last.ID.PID) {
 			last = m
 		}
 	}
-	if last == nil {
-		return l.newMemory(*x)
+	switch {
+	case last != nil:
+		delete(l.memories, last.MemoryKey)
+	case len(l.memories) > mostLimited+l.instances.V:
+		return
+	default:
+		last = l.newMemory(MemoryState{Profile: finding.LimitProfile})
 	}
-	delete(l.memories, last.MemoryKey)
-	delete(vacant, last.MemoryKey)
-	return last
-}
-
-// limitsOf returns what limits of a sample bound, in the order of the processes.
-func limitsOf(sample *gpu.Sample) (list []MemoryState) {
-	for i := range sample.Processes {
-		p := &sample.Processes[i]
-		for _, limit := range p.Limits {
-			key, who := keyIn(p, &limit), finding.Of(p.Owner)
-			at := slices.IndexFunc(list, func(x MemoryState) bool { return x.MemoryKey == key })
-			switch {
-			case at >= 0:
-				x := &list[at]
-				x.Limits, x.Who = append(x.Limits, limit), x.Who.Common(who)
-			case len(list) < mostLimited:
-				list = append(list, MemoryState{MemoryKey: key, Profile: finding.LimitProfile, Who: who, Limits: []gpu.Limit{limit}})
-			}
-		}
-	}
-	for i := range list {
-		list[i].sum(sample)
-	}
-	return list
+	last.MemoryKey = key
+	l.memories[key] = last
 }
 
 // keyIn names what a limit of a process bounds.
@@ -116,32 +81,47 @@ func (k *MemoryKey) Has(p *gpu.Process) bool {
 	return k.Instance == p.Instance && (!k.IsLimit() || slices.ContainsFunc(p.Limits, func(l gpu.Limit) bool { return keyIn(p, &l) == *k }))
 }
 
-// sum adds up the memory of the processes. What is charged beyond that, such as to others in a group above, is not theirs to use.
-func (x *MemoryState) sum(sample *gpu.Sample) {
-	slices.SortStableFunc(x.Limits, func(a, b gpu.Limit) int {
-		return cmp.Or(cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Source, b.Source))
-	})
-	x.Limits = slices.CompactFunc(x.Limits, func(a, b gpu.Limit) bool { return a.Source == b.Source && a.Bytes == b.Bytes })
-	used := nothing
+// sum adds up the processes within a limit, and reports whether they are known: an incomplete list may lack them. What is charged beyond
+// their memory, such as to others in a group above, is not theirs to use. It is known for the moment at which it was read.
+func (m *memory) sum(sample *gpu.Sample) bool {
+	var limits []gpu.Limit
+	who, used := m.Who, nothing
 	for i := range sample.Processes {
-		if p := &sample.Processes[i]; x.Has(p) {
-			used = gpu.Some(used.V + p.Used.V).If(used.OK && p.Used.OK)
+		p := &sample.Processes[i]
+		if !m.Has(p) {
+			continue
+		}
+		if used = gpu.Some(used.V + p.Used.V).If(used.OK && p.Used.OK); limits == nil {
+			who = finding.Of(p.Owner)
+		}
+		who = who.Common(finding.Of(p.Owner))
+		for _, limit := range p.Limits {
+			if keyIn(p, &limit) == m.MemoryKey && !slices.Contains(limits, limit) {
+				limits = append(limits, limit)
+			}
 		}
 	}
-	limit := &x.Limits[0]
-	x.Memory = gpu.Memory{Total: gpu.Some(limit.Bytes), Used: used}
-	if limit.Charged.OK && used.OK {
-		x.Memory.Reserved = gpu.Some(min(limit.Bytes, limit.Charged.V-min(used.V, limit.Charged.V)))
+	if limits == nil {
+		m.Memory = gpu.Memory{Total: m.Memory.Total, Used: nothing}
+		return sample.ProcessesComplete
 	}
+	least := slices.MinFunc(limits, func(a, b gpu.Limit) int { return cmp.Compare(a.Bytes, b.Bytes) })
+	if !slices.Contains(m.Limits, least) {
+		m.Memory.Reserved = gpu.Some(least.Charged.V - min(used.V, least.Charged.V)).If(least.Charged.OK && used.OK)
+	}
+	m.Who, m.Limits, m.Memory.Total, m.Memory.Used = who, limits, gpu.Some(least.Bytes), used
+	return true
 }
 
-// nothing is what a vacant limit holds.
-var nothing = gpu.Some(uint64(0))
-
-// shown reports whether a limit is in the state: something is used, its last process has just ended, or processes in it ended again and
-// again. One of the state file waits for its next process.
-func (m *memory) shown() bool {
-	return len(m.Limits) > 0 && (m.Memory.Used != nothing || m.domain.Lost() || len(m.died)+len(m.finding.Ends) > 0)
+// left forgets a limit without a process, unless one has died at it within the hour: its next life goes on there. It reports whether
+// it did.
+func (l *loop) left(x MemoryState) bool {
+	m := l.memories[x.MemoryKey]
+	over := x.Memory.Used == nothing && len(m.died)+len(m.finding.Ends) == 0
+	if over {
+		delete(l.memories, x.MemoryKey)
+	}
+	return over
 }
 
 // addLimits gives a pod or job the limits on all that it holds. That is there with one process, too.
@@ -177,53 +157,40 @@ func earlier(a, b detector.Verdict) detector.Verdict {
 }
 
 // firstEnd leaves each leak to the memory that it fills first. So there is one page: nothing is said of the GPU if the program meets its
-// limit before.
-func firstEnd(state, last *DeviceState) {
-	list := state.Findings
+// limit before. What is no growth is told of a limit.
+func firstEnd(list []FindingState, last *DeviceState) []FindingState {
+	slices.SortStableFunc(list, func(a, b FindingState) int {
+		waitsA, leftA := a.turn(last)
+		waitsB, leftB := b.turn(last)
+		return cmp.Or(compareBool(waitsA, waitsB), cmp.Compare(leftA, leftB), -compareBool(a.IsLimit(), b.IsLimit()))
+	})
 	for i := range list {
-		for k := range list {
-			first, other := &list[i], &list[k]
-			if !first.IsLimit() || i == k || other.IsLimit() && i < k || first.Instance != other.Instance || !state.bound(first, &other.Who) {
+		other := &list[i]
+		for k := range list[:i] {
+			first := &list[k]
+			if first.MemoryKey == other.MemoryKey || first.Instance != other.Instance || first.AsWhole() != other.AsWhole() {
 				continue
 			}
-			// What is not growth is told of the smaller memory.
 			other.NearlyFull, other.CrashLoop = other.NearlyFull && !first.NearlyFull, other.CrashLoop && !first.CrashLoop
-			if !first.Grows() || !other.Grows() {
-				continue
+			if first.Grows() && other.Grows() {
+				// If it is a leak there, so it is here.
+				first.Leaking, first.LeakDue = cmp.Or(first.Leaking, other.Leaking), first.LeakDue || other.LeakDue
+				other.EndGrowth()
 			}
-			if other.left(first, last) < first.left(other, last) {
-				first, other = other, first
-			}
-			// If it is a leak there, so it is here.
-			first.Leaking, first.LeakDue = cmp.Or(first.Leaking, other.Leaking), first.LeakDue || other.LeakDue
-			other.EndGrowth()
 		}
 	}
-	state.Findings = slices.DeleteFunc(list, func(f FindingState) bool { return f.Empty() })
+	return slices.DeleteFunc(list, func(f FindingState) bool { return f.Empty() })
 }
 
-// bound reports whether the limit of a finding bounds a culprit.
-func (d *DeviceState) bound(limit *FindingState, who *finding.Who) bool {
-	return limit.Who == *who || slices.ContainsFunc(d.Processes, func(p ProcessState) bool {
-		of := finding.Of(p.Owner)
-		return limit.Has(&p.Process) && (of == *who || who.Whole && of.With(who))
-	})
-}
-
-// left returns the time left in seconds, by which growth is told of one of two memories. It is shorter for what was told last: an
-// alert with other labels is another alert. It is 0 if that alert is due, and the other one still waits.
-func (f *FindingState) left(other *FindingState, last *DeviceState) float64 {
-	told := last != nil && slices.ContainsFunc(last.Findings, func(g FindingState) bool {
-		return g.Grows() && g.MemoryKey == f.MemoryKey && g.Who == f.Who
-	})
-	s := f.OOM.Finite()
-	switch {
-	case told && f.OOMDue && !other.OOMDue:
-		return 0
-	case s == nil:
-		return math.Inf(1)
-	case told:
-		return *s / incumbent
+// turn returns by what growth is told of one of two memories: whether its first alert still waits, and the time left in seconds. That
+// is shorter for what was told last, because an alert with other labels is another alert.
+func (f *FindingState) turn(last *DeviceState) (waits bool, left float64) {
+	left = math.Inf(1)
+	if s := f.OOM.Finite(); s != nil {
+		left = *s
 	}
-	return *s
+	if last != nil && slices.ContainsFunc(last.Findings, func(g FindingState) bool { return g.Grows() && g.MemoryKey == f.MemoryKey && g.Who == f.Who }) {
+		return false, left / incumbent
+	}
+	return !f.OOMDue, left
 }

@@ -30,7 +30,9 @@ func (s *sharedGPU) at(after time.Duration) *gpu.Sample {
 	limits := slices.Clone(s.limits)
 	used, others := uint64(s.used(after.Minutes())*(1<<30)), uint64(s.others*(1<<30))
 	for i := range limits {
-		limits[i].Charged.V += used
+		if c := &limits[i].Charged; c.OK {
+			c.V += used
+		}
 	}
 	program := func(pid uint32, used uint64, o *gpu.Owner, limits ...gpu.Limit) gpu.Process {
 		return gpu.Process{ID: gpu.ProcessID{PID: pid, Start: 1}, Used: gpu.Some(used), Owner: o, Limits: limits}
@@ -258,9 +260,6 @@ func TestFirstEnd(t *testing.T) {
 	train := finding.Who{Namespace: "ml", Pod: "a", Process: "train"}
 	pod := finding.Who{Namespace: "ml", Pod: "a", Whole: true}
 	key, whole := MemoryKey{Of: "/a"}, MemoryKey{}
-	inLimit := func(w finding.Who) ProcessState {
-		return ProcessState{Process: gpu.Process{Owner: &gpu.Owner{Namespace: w.Namespace, Pod: w.Pod, Process: w.Process}, Limits: []gpu.Limit{{Of: key.Of}}}}
-	}
 	of := func(key MemoryKey, w finding.Who, left float64, due bool) FindingState {
 		return FindingState{MemoryKey: key, Finding: finding.Finding{Who: w, OOM: detector.Of(left), OOMDue: due}}
 	}
@@ -278,40 +277,39 @@ func TestFirstEnd(t *testing.T) {
 		"much earlier than before":            {list: []FindingState{of(whole, serve, 10, true), of(key, serve, 20, true)}, last: []FindingState{of(key, serve, 20, true)}, want: []float64{10}},
 		"the pod as a whole":                  {list: []FindingState{of(whole, pod, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
 		"another process of the pod":          {list: []FindingState{of(whole, train, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
-		"a culprit that the limit is not for": {list: []FindingState{of(whole, finding.Who{Process: "x"}, 20, true), of(key, serve, 10, true)}, want: []float64{20, 10}},
+		"a culprit that the limit is not for": {list: []FindingState{of(whole, finding.Who{Process: "x"}, 20, true), of(key, serve, 10, true)}, want: []float64{10, 20}},
 		"two limits":                          {list: []FindingState{of(MemoryKey{Of: "/b"}, serve, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
 	} {
-		state := &DeviceState{Findings: c.list, Processes: []ProcessState{inLimit(serve), inLimit(train)}}
-		firstEnd(state, &DeviceState{Findings: c.last})
 		var left []float64
-		for i := range state.Findings {
-			left = append(left, state.Findings[i].OOM.V)
+		for _, f := range firstEnd(c.list, &DeviceState{Findings: c.last}) {
+			left = append(left, f.OOM.V)
 		}
 		if !slices.Equal(left, c.want) {
 			t.Errorf("%s: %v, want %v", name, left, c.want)
 		}
 	}
 	// A leak that has lasted for long on the GPU is no new one at the limit.
-	state := &DeviceState{Findings: []FindingState{
+	list := firstEnd([]FindingState{
 		{Finding: finding.Finding{Who: serve, Leaking: detector.Of(1), LeakDue: true, NearlyFull: true}},
 		{MemoryKey: key, Finding: finding.Finding{Who: serve, OOM: detector.Of(10), OOMDue: true, NearlyFull: true}},
-	}}
-	if firstEnd(state, nil); len(state.Findings) != 1 || state.Findings[0].MemoryKey != key || !state.Findings[0].LeakDue || state.Findings[0].Leaking.V != 1 {
-		t.Errorf("%+v", state.Findings)
+	}, nil)
+	if len(list) != 1 || list[0].MemoryKey != key || !list[0].LeakDue || list[0].Leaking.V != 1 {
+		t.Errorf("%+v", list)
 	}
 }
 
-// TestLimitsAreBounded has a new control group every 10 s.
+// TestLimitsAreBounded has more and more control groups, and then one: those without a process are forgotten.
 func TestLimitsAreBounded(t *testing.T) {
-	s, o, n := sharedGPU{func(float64) float64 { return 4 }, 10, nil}, offline(t), 0
-	run(o, 0, 40*time.Minute, func(at time.Duration) *gpu.Sample {
-		n++
-		s.limits = []gpu.Limit{{Source: gpu.LimitDmem, Of: fmt.Sprint("/pods/", n), Bytes: 16 << 30}}
-		return s.at(at)
-	})
-	if n < 3*mostLimited || len(o.loop.memories) > 2*mostLimited+1 || o.loop.memories[MemoryKey{Of: fmt.Sprint("/pods/", n)}] == nil {
-		t.Errorf("%d memories are remembered", len(o.loop.memories))
+	s, o := sharedGPU{func(float64) float64 { return 4 }, 10, nil}, offline(t)
+	for n := range 2 * mostLimited {
+		s.limits = append(s.limits, gpu.Limit{Source: gpu.LimitDmem, Of: fmt.Sprint("/pods/", n), Bytes: 16 << 30})
+		equal(t, len(o.Judge(s.at(time.Duration(n+1)*time.Second)).Limited), min(n+1, mostLimited), "limits")
 	}
+	s.limits = s.limits[len(s.limits)-1:]
+	for n := range 2 {
+		o.Judge(s.at(time.Hour + time.Duration(n)*time.Second))
+	}
+	equal(t, len(o.loop.memories), 2, "memories")
 }
 
 // TestChargeIsOld has a program whose memory comes and goes between two readings of what is charged: others are charged for as much as
@@ -365,16 +363,6 @@ func TestGroupInAContainer(t *testing.T) {
 		got[x.Of] = fmt.Sprint(x.Memory.Used.V>>30, " of ", x.Memory.Total.V>>30)
 	}
 	equal(t, got, map[string]string{"ml/a/main": "14 of 18", "ml/a/main/system.slice/x.service": "4 of 5"}, "limits")
-}
-
-// TestProcessListedTwice counts once.
-func TestProcessListedTwice(t *testing.T) {
-	s := sharedGPU{func(float64) float64 { return 4 }, 10, []gpu.Limit{dmem(16)}}
-	sample := s.at(0)
-	sample.Processes = append(sample.Processes[:1], sample.Processes...)
-	if state := offline(t).Judge(sample); state.Limited[0].Memory.Used.V != 4<<30 {
-		t.Errorf("%+v", state.Limited[0].Memory)
-	}
 }
 
 // TestLimitsOfAPod has a pod of two containers: its limits are those on both.

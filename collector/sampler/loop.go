@@ -228,7 +228,6 @@ func (l *loop) publish(sample *gpu.Sample) {
 	if l.sampler.cfg.Allocators != nil {
 		allocator.Attribute(l.sampler.cfg.Allocators.Of, l.info.UUID, sample)
 	}
-	l.reconfigure()
 	state := &DeviceState{
 		Info: l.info, Up: true, SampleTime: sample.Time,
 		MemoryState: MemoryState{Memory: sample.Memory, Owner: sample.Owner}, MIGEnabled: sample.MIGEnabled, Status: l.status,

@@ -95,9 +95,6 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 		if e.seen == 0 { // it is new, or from the state file
 			*e = processEntry{first: sample.T, busy: min(cmp.Or(e.busy, sample.T), sample.T), newcomer: t.begun, noted: time.Now(), before: e.owner}
 		}
-		if e.seen == sample.T {
-			sample.Processes[e.position].Limits = nil // it is listed twice, and counts once
-		}
 		e.listed, e.seen, e.position, e.used = true, sample.T, i, p.Used.V
 		e.verdict, e.share = detector.Verdict{}, detector.Value{}
 		e.grows = detector.InsideUnknown

@@ -71,7 +71,7 @@ func (m *Domain) Name() string {
 	case m.IsLimit():
 		who := m.Who
 		who.User = "" // that of the process is enough
-		return fmt.Sprintf("%s on %s (limit %s)", cmp.Or(who.Place(), who.Process, "a process"), m.Device.Name(), humanize.Bytes(float64(m.Limits[0].Bytes)))
+		return fmt.Sprintf("%s on %s (limit %s)", cmp.Or(who.Place(), who.Process, "a process"), m.Device.Name(), humanize.Bytes(float64(m.Memory.Total.V)))
 	case m.Instance.OK:
 		return fmt.Sprintf("%s, MIG %d (%s)", m.Device.Name(), m.Instance.V, m.Profile)
 	}

@@ -117,8 +117,8 @@ type MemoryState struct {
 	Owner *gpu.Owner
 	// Who has what the processes with a limit have in common. The labels that they differ in are empty.
 	Who    finding.Who
-	Limits []gpu.Limit // the smallest first
-	Memory gpu.Memory  // Total is the smallest limit
+	Limits []gpu.Limit
+	Memory gpu.Memory // Total is the smallest limit
 	// Judgement is the detector's. Its fields Members, Groups, Exited and Unreleased are nil: see Processes, Workloads,
 	// ExitsNearCapacity and Unreleased of the GPU.
 	Judgement detector.Judgement[gpu.ProcessID]

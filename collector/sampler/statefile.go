@@ -59,6 +59,7 @@ type memoryHistory struct {
 	MemoryKey
 	Profile string         `json:"profile,omitzero"`
 	Labels  finding.Who    `json:"labels,omitzero"` // of the processes with that limit
+	Memory  gpu.Memory     `json:"memory,omitzero"` // of a limit
 	Domain  []byte         `json:"domain"`
 	Finding finding.Memory `json:"finding,omitzero"`
 }
@@ -232,7 +233,7 @@ func outlives(id gpu.ProcessID) bool { return id.Start != 0 }
 func (l *loop) history() *deviceHistory {
 	h := &deviceHistory{UUID: l.info.UUID, Saved: time.Now()}
 	for key, m := range l.memories {
-		h.Memories = append(h.Memories, memoryHistory{MemoryKey: key, Profile: m.Profile, Labels: m.Who, Domain: m.domain.Save(nil), Finding: m.finding})
+		h.Memories = append(h.Memories, memoryHistory{MemoryKey: key, Profile: m.Profile, Labels: m.Who, Memory: m.Memory, Domain: m.domain.Save(nil), Finding: m.finding})
 	}
 	for key, e := range l.processes.entries {
 		p := processHistory{PID: key.id.PID, Start: key.id.Start, Instance: key.instance, Owner: *e.owner, Busy: e.busy}
@@ -250,7 +251,7 @@ func (l *loop) restore(h *deviceHistory) error {
 	}
 	memories, instances := map[MemoryKey]*memory{}, 0
 	for _, in := range h.Memories {
-		m := l.newMemory(MemoryState{MemoryKey: in.MemoryKey, Profile: in.Profile, Who: in.Labels})
+		m := l.newMemory(MemoryState{MemoryKey: in.MemoryKey, Profile: in.Profile, Who: in.Labels, Memory: in.Memory})
 		memories[in.MemoryKey], m.finding = m, in.Finding
 		if in.Instance.OK && !in.IsLimit() {
 			instances++
