@@ -3,10 +3,7 @@
 
 package gpu
 
-import (
-	"errors"
-	"strings"
-)
+import "strings"
 
 // The values of Limit.Source.
 const (
@@ -27,17 +24,6 @@ type Limit struct {
 	Charged Opt[uint64] `json:"charged,omitzero"`
 	// Problem says why it cannot be read; "" if it can.
 	Problem string `json:"problem,omitzero"`
-}
-
-// Unusable says why the limit bounds nothing on a GPU with that memory; nil if it does.
-func (l *Limit) Unusable(m Memory) error {
-	switch {
-	case l.Problem != "":
-		return errors.New(l.Problem)
-	case l.Bytes == 0 || m.Total.OK && l.Bytes > m.Total.V:
-		return errors.New("a limit of 0 or above the memory of the GPU is none")
-	}
-	return nil
 }
 
 // Bounded names what a limit on a control group of the owner's process bounds: the container, if the group is that of it, or a group

@@ -84,22 +84,18 @@ func (k *MemoryKey) Has(p *gpu.Process) bool {
 // sum adds up the processes within a limit, and reports whether they are known: an incomplete list may lack them. What is charged beyond
 // their memory, such as to others in a group above, is not theirs to use. It is known for the moment at which it was read.
 func (m *memory) sum(sample *gpu.Sample) bool {
-	var limits []gpu.Limit
+	var limits []gpu.Limit // each of the processes has the same
 	who, used := m.Who, nothing
 	for i := range sample.Processes {
 		p := &sample.Processes[i]
 		if !m.Has(p) {
 			continue
 		}
-		if used = gpu.Some(used.V + p.Used.V).If(used.OK && p.Used.OK); limits == nil {
+		if limits == nil {
 			who = finding.Of(p.Owner)
 		}
-		who = who.Common(finding.Of(p.Owner))
-		for _, limit := range p.Limits {
-			if keyIn(p, &limit) == m.MemoryKey && !slices.Contains(limits, limit) {
-				limits = append(limits, limit)
-			}
-		}
+		limits = slices.DeleteFunc(slices.Clone(p.Limits), func(l gpu.Limit) bool { return keyIn(p, &l) != m.MemoryKey })
+		who, used = who.Common(finding.Of(p.Owner)), gpu.Some(used.V+p.Used.V).If(used.OK && p.Used.OK)
 	}
 	if limits == nil {
 		m.Memory = gpu.Memory{Total: m.Memory.Total, Used: nothing}

@@ -50,6 +50,12 @@ const (
 // place is where a container is in Kubernetes, the ID of its image, and the variables that limit its memory: see environment.
 type place struct{ namespace, pod, container, image, variables string }
 
+// located is a place that may be incomplete: its variables are being asked for.
+type located struct {
+	place
+	incomplete bool
+}
+
 // containers finds the pod of a container. It asks the container runtime by the CRI, as the kubelet does, because only
 // the runtime knows all containers of the host, also those without an allotted GPU. Its methods may be called from
 // several goroutines.
@@ -66,9 +72,7 @@ type containers struct {
 	needed bool
 	// waiting are the containers that the next list is made for.
 	waiting map[string]bool
-	answers recent[string, place]
-	// incomplete are those of answers whose variables are being asked for.
-	incomplete map[string]bool
+	answers recent[string, located]
 	// err is why the last list failed, at that time.
 	err error
 	at  time.Time
@@ -82,7 +86,7 @@ func newContainers(sockets []string, given bool) *containers {
 		pause:   pause,
 		needed:  given,
 		waiting: map[string]bool{},
-		answers: newRecent[string, place](maxContainers),
+		answers: newRecent[string, located](maxContainers),
 	}
 	for _, s := range sockets {
 		c.sockets = append(c.sockets, strings.TrimPrefix(s, "unix://"))
@@ -97,12 +101,12 @@ func (c *containers) find(id string) (p place, done bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p, ok := c.answers.get(id); ok {
-		return p, !c.incomplete[id]
+		return p.place, !p.incomplete
 	}
 	if c.want(id) {
 		return place{}, false
 	}
-	c.answers.put(id, place{})
+	c.answers.put(id, located{})
 	return place{}, true
 }
 
@@ -200,18 +204,12 @@ func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 	for id := range waiting { // now that the pods are known: one of these calls may take as long as the list may
 		if p, listed := places[id]; listed {
 			p.variables = environment(ctx, socket, id)
-			c.complete(id, p)
+			c.mu.Lock()
+			c.answers.put(id, located{place: p})
+			c.mu.Unlock()
 		}
 	}
 	return true, nil
-}
-
-// complete notes all of a container.
-func (c *containers) complete(id string, p place) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.incomplete, id)
-	c.answers.put(id, p)
 }
 
 // answered notes how a list went, and returns its error.
@@ -226,13 +224,9 @@ func (c *containers) answered(waiting map[string]bool, socket string, places map
 		c.sockets = []string{socket}
 	}
 	c.needed = c.needed || places != nil // it is a node of Kubernetes, whatever happens to its socket
-	c.incomplete = map[string]bool{}
 	for id := range waiting {
 		p, listed := places[id] // a container that is not listed is in no pod
-		c.answers.put(id, p)
-		if listed {
-			c.incomplete[id] = true
-		}
+		c.answers.put(id, located{p, listed})
 	}
 	return nil
 }
