@@ -13,31 +13,20 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// memoryLimits keeps the limits of control groups until they are asked for again.
-type memoryLimits struct {
-	asked time.Duration
-	of    map[string][]gpu.Limit // by the path of the group
-}
-
 // limits returns the limits of a control group and of those above it on the memory of the GPU, as the driver and the kernel tell them.
-// It asks every SlowInterval, and at once for a group that is new. What cannot be read harms nothing else.
-func (r *reading) limits(group string, at time.Duration) []gpu.Limit {
-	kept, cfg := &r.device.processes.limits, &r.device.source.cfg
-	if at-kept.asked >= cfg.SlowInterval-cfg.Interval/2 {
-		*kept = memoryLimits{at, map[string][]gpu.Limit{}}
-	}
-	limits, known := kept.of[group]
+// It asks as often as for the MIG mode, and at once for a group that is new. What cannot be read harms nothing else.
+func (r *reading) limits(group string) []gpu.Limit {
+	limits, known := r.device.processes.limits[group]
 	if known || len(group) < 2 {
 		return limits
 	}
-	folder := filepath.Join(cfg.SysFS, "fs/cgroup", group)
+	folder := filepath.Join(r.device.source.cfg.SysFS, "fs/cgroup", group)
 	var drivers gpu.Opt[nvml.MemoryLimits_v1]
 	r.aside(func() {
 		// The driver opens the folder, which may be gone with its last process, or hidden from the exporter.
@@ -56,8 +45,8 @@ func (r *reading) limits(group string, at time.Duration) []gpu.Limit {
 		charged, _ := readRegion(folder+"/dmem.current", bus) // without it, the processes tell what they use
 		limits = append(limits, gpu.Limit{Source: gpu.LimitDmem, Of: group, Bytes: most.V, Charged: charged})
 	}
-	limits = append(limits, r.limits(path.Dir(group), at)...)
-	kept.of[group] = limits
+	limits = append(limits, r.limits(path.Dir(group))...)
+	r.device.processes.limits[group] = limits
 	return limits
 }
 

@@ -74,7 +74,8 @@ func TestLimitsOfGroups(t *testing.T) {
 			node.begin(&simFault{call: call, code: c.code})
 			for i, after := range []time.Duration{0, 14 * time.Second, 15 * time.Second} { // the slow interval
 				must(t, d.read(func(r *reading) error {
-					equal(t, r.limits(c.group, time.Hour+after), c.want, "after %v", after)
+					r.migEnabled(time.Hour + after)
+					equal(t, r.limits(c.group), c.want, "after %v", after)
 					return r.failure()
 				}))
 				_, _, calls := l.count(call)

@@ -24,14 +24,14 @@ type migMode struct {
 }
 
 // migEnabled reports whether the GPU is in MIG mode; absent where it has none. It asks every SlowInterval, and at once after a
-// new Init. The call takes 0.15 ms of a core on an H200, fifteen times as long as that
+// new Init, and has limits asked for again, too. The call takes 0.15 ms of a core on an H200, fifteen times as long as that
 // for the memory.
 func (r *reading) migEnabled(at time.Duration) gpu.Opt[bool] {
 	m, cfg := &r.device.mig, &r.device.source.cfg
 	if m.asked.OK && at-m.asked.V < cfg.SlowInterval-cfg.Interval/2 && m.generation == r.handle.generation {
 		return m.enabled
 	}
-	m.asked = gpu.Opt[time.Duration]{}
+	m.asked, r.device.processes.limits = gpu.Opt[time.Duration]{}, map[string][]gpu.Limit{}
 	failed := len(r.errs)
 	m.enabled = get(r, "nvmlDeviceGetMigMode", func() (bool, nvml.Return) {
 		current, _, ret := r.handle.GetMigMode()

@@ -32,7 +32,7 @@ type processTable struct {
 	read    [len(lists)]bool          // whether it ever was
 	seen    map[uint32]*process
 	samples utilizationSamples
-	limits  memoryLimits
+	limits  map[string][]gpu.Limit // of control groups, by their paths, since they were asked for last
 }
 
 // listed is a process on a GPU or GPU instance, merged from all lists.
@@ -83,7 +83,7 @@ func (r *reading) processes(s *gpu.Sample) {
 		complete = complete && l.used.OK && l.pid != 0
 		u := used[l.pid]
 		p.SM, p.MemoryController, p.Encoder, p.Decoder = u.sm, u.memory, u.encoder, u.decoder
-		p.Limits = r.limits(known.group, s.T)
+		p.Limits = r.limits(known.group)
 		s.Processes = append(s.Processes, p)
 	}
 	t.seen = seen

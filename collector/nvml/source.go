@@ -31,8 +31,8 @@ type Config struct {
 	// LibraryPath is the file or name of the library. "" is libnvidia-ml.so.1 as the dynamic linker finds it, or in one of the
 	// usual places of containers.
 	LibraryPath string
-	// Interval is the time between two samples of a GPU; 1 s. SlowInterval is the time between two questions for its MIG mode;
-	// 15 s.
+	// Interval is the time between two samples of a GPU; 1 s. SlowInterval is the time between two questions for its MIG mode
+	// and the limits on its memory; 15 s.
 	Interval, SlowInterval time.Duration
 	// ProcFS and SysFS are the host's procfs and sysfs; /proc and /sys. Outside the host's pid namespace the driver counts
 	// processes in the own namespace, so they are looked up in its procfs only.

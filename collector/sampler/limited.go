@@ -26,9 +26,6 @@ func (l *loop) limits(sample *gpu.Sample) (list []MemoryState) {
 			l.bound(&sample.Processes[i], &sample.Processes[i].Limits[k])
 		}
 	}
-	if len(l.memories) == 1+l.instances.V {
-		return nil // as almost always
-	}
 	for key, m := range l.memories {
 		if key.IsLimit() && m.sum(sample) {
 			list = append(list, m.MemoryState)
@@ -58,7 +55,7 @@ func (l *loop) bound(p *gpu.Process, limit *gpu.Limit) {
 	switch {
 	case last != nil:
 		delete(l.memories, last.MemoryKey)
-	case len(l.memories) > mostLimited+l.instances.V:
+	case len(l.memories) > mostLimited:
 		return
 	default:
 		last = l.newMemory(MemoryState{Profile: finding.LimitProfile})
@@ -143,13 +140,11 @@ func (d *DeviceState) addLimits() {
 
 // earlier returns the verdict whose end comes first. A leak stays one while a limit that is new has no more than a forecast.
 func earlier(a, b detector.Verdict) detector.Verdict {
-	if a.Leak && !b.Leak {
+	end, other := a.SecondsToOOM, b.SecondsToOOM
+	if !b.Judged || !other.OK || end.OK && end.V < other.V || a.Leak && !b.Leak {
 		return a
 	}
-	if b.Judged && b.SecondsToOOM.OK && !(a.SecondsToOOM.OK && a.SecondsToOOM.V < b.SecondsToOOM.V) {
-		return b
-	}
-	return a
+	return b
 }
 
 // firstEnd leaves each leak to the memory that it fills first. So there is one page: nothing is said of the GPU if the program meets its

@@ -445,10 +445,9 @@ func TestLimitsBeforeTheFirstAnswer(t *testing.T) {
 func TestRuntimeForgets(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	before := gpu.Owner{Process: "serve", ContainerID: id, Namespace: "ml", Pod: "a", Container: "main", Variables: "CUDA_DEVICE_MEMORY_LIMIT=20g"}
-	docker, running, hashed := gpu.Owner{Process: "serve", ContainerID: id}, gpu.Owner{Process: "serve", ContainerID: id, Runs: 5}, before
-	hashed.Runs = 5
+	docker, running := gpu.Owner{Process: "serve", ContainerID: id}, gpu.Owner{Process: "serve", ContainerID: id, Runs: 5}
 	for name, c := range map[string]struct{ before, answer, want gpu.Owner }{
-		"the container is forgotten": {before, running, hashed},
+		"the container is forgotten": {before, running, before},
 		"the process is a zombie":    {before, gpu.Owner{}, before},
 		"it has another name":        {before, gpu.Owner{ContainerID: id, Pod: "b"}, gpu.Owner{ContainerID: id, Pod: "b"}},
 		"it was in no pod":           {docker, running, running},

@@ -173,19 +173,13 @@ func (t *processTable) attribute(ctx context.Context, e *processEntry, p *gpu.Pr
 	}
 }
 
-// recall returns the owner of before a restart until the container runtime has answered, and its pod if the runtime knows none: it has
+// recall returns the owner of before a restart until the container runtime has answered, and where the runtime knows no pod: it has
 // forgotten the container, or is gone.
 func (e *processEntry) recall(owner *gpu.Owner, done bool) *gpu.Owner {
-	b := e.before
-	switch {
-	case b == nil || b.ContainerID == "" || done && (b.Pod == "" || owner.Pod != ""):
-		return owner
-	case !done || owner.ContainerID != b.ContainerID: // the process is a zombie by now
+	if b := e.before; b != nil && b.ContainerID != "" && (!done || b.Pod != "" && owner.Pod == "") {
 		return b
 	}
-	with := *owner
-	with.Namespace, with.Pod, with.Container, with.Variables = b.Namespace, b.Pod, b.Container, b.Variables
-	return &with
+	return owner
 }
 
 // lookUp asks for the owner of a process. If the process is new, it waits for the answer until ctx is done.
