@@ -81,11 +81,6 @@ func (w Who) AsWhole() Who {
 	return w
 }
 
-// With reports whether a process belongs to a pod or job. Processes of one pod may be of several jobs.
-func (w *Who) With(whole *Who) bool {
-	return w.Namespace == whole.Namespace && w.Pod == whole.Pod && (w.Pod != "" || w.SlurmJob == whole.SlurmJob)
-}
-
 // Part is a process, pod or job that uses a memory.
 type Part struct {
 	Who     Who
@@ -322,10 +317,10 @@ func (s *Sample) growing(rate func(*detector.Verdict) float64, before Who) share
 		w := &s.Workloads[i]
 		alone := true
 		for k := range grow[:processes] {
-			alone = alone && !grow[k].who.With(&w.Who)
+			alone = alone && grow[k].who.AsWhole() != w.Who
 		}
 		for k := range s.Processes {
-			alone = alone && (s.Processes[k].Verdict.Judged || !s.Processes[k].Who.With(&w.Who))
+			alone = alone && (s.Processes[k].Verdict.Judged || s.Processes[k].Who.AsWhole() != w.Who)
 		}
 		if alone || w.Who == before {
 			grow.add(w.Who, rate(w.Verdict))

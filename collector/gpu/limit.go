@@ -37,8 +37,5 @@ func (o *Owner) Bounded(group string) string {
 	if o.Container != "" {
 		name = o.Namespace + "/" + o.Pod + "/" + o.Container
 	}
-	if _, within, is := strings.Cut(rest, "/"); is { // behind .scope
-		name += "/" + within
-	}
-	return name
+	return name + strings.TrimPrefix(rest, ".scope")
 }

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -27,8 +28,12 @@ func (l *loop) limits(sample *gpu.Sample) (list []MemoryState) {
 		}
 	}
 	for key, m := range l.memories {
-		if key.IsLimit() && m.sum(sample) {
+		switch {
+		case !key.IsLimit():
+		case m.sum(sample):
 			list = append(list, m.MemoryState)
+		case sample.T-m.history.last > time.Hour:
+			delete(l.memories, key) // on coherent memory no list is complete
 		}
 	}
 	slices.SortFunc(list, func(a, b MemoryState) int { // a control group before those in it
@@ -132,6 +137,11 @@ func (d *DeviceState) addLimits() {
 		}
 		w := &d.Workloads[at]
 		w.Verdict = earlier(w.Verdict, x.Judgement.Device)
+		for k := range d.Processes { // one alone has no verdict as a workload of the GPU
+			if p := &d.Processes[k]; x.Has(&p.Process) {
+				w.Verdict = earlier(w.Verdict, p.Verdict)
+			}
+		}
 		if w.Used == x.Memory.Used.V { // else it bounds a part
 			w.Limits = append(w.Limits, x.Limits...)
 		}
@@ -141,7 +151,7 @@ func (d *DeviceState) addLimits() {
 // earlier returns the verdict whose end comes first. A leak stays one while a limit that is new has no more than a forecast.
 func earlier(a, b detector.Verdict) detector.Verdict {
 	end, other := a.SecondsToOOM, b.SecondsToOOM
-	if !b.Judged || !other.OK || end.OK && end.V < other.V || a.Leak && !b.Leak {
+	if !b.Judged || !other.OK || end.OK && end.V <= other.V || a.Leak && !b.Leak {
 		return a
 	}
 	return b

@@ -103,6 +103,7 @@ func TestLimit(t *testing.T) {
 			if p := state.Processes[0].Verdict.SecondsToOOM; p.V != left || c.minutes > 0 && (left < (c.minutes-10)*60 || left > (c.minutes+10)*60) {
 				t.Errorf("it ends in %g s, and the process in %v", left, p)
 			}
+			c.workload(t, state)
 			var said []finding.Message
 			for d := range state.Domains() {
 				said = append(said, d.Messages()...)
@@ -114,16 +115,18 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestWorkloadWithALimit has the workload of a pod with one process, because it has a limit.
-func TestWorkloadWithALimit(t *testing.T) {
-	s := sharedGPU{leaks, 10, []gpu.Limit{dmem(16)}}
-	state := s.watch(offline(t), 0, 140*time.Minute)
-	if len(state.Workloads) != 1 || state.Workloads[0].Pod != "a" || state.Workloads[0].Limits[0].Bytes != 16<<30 || state.Workloads[0].Used != state.Processes[0].Used.V ||
-		state.Workloads[0].Verdict.SecondsToOOM != state.Processes[0].Verdict.SecondsToOOM {
-		t.Errorf("workloads %+v", state.Workloads)
-	}
-	if x := state.Limited; len(x) != 1 || x[0].Who != (finding.Who{Namespace: "ml", Pod: "a", Container: "main", Process: "serve"}) || x[0].Curve == nil {
+// workload checks that a pod with one process is a workload if its container has a limit, and that what is limited has a name and a curve.
+func (s *sharedGPU) workload(t *testing.T, state *DeviceState) {
+	t.Helper()
+	who := finding.Who{Namespace: "ml", Pod: "a", Container: "main", Process: "serve"}
+	if x := state.Limited; len(x) != 1 || x[0].Who != who || x[0].Curve == nil {
 		t.Errorf("limited %+v", x)
+	}
+	w := state.Workloads
+	if s.limits[0].Of == "" {
+		equal(t, len(w), 0, "workloads")
+	} else if p := &state.Processes[0]; len(w) != 1 || w[0].Who != who.AsWhole() || w[0].Used != p.Used.V || len(w[0].Limits) != len(s.limits) || w[0].Verdict.SecondsToOOM != p.Verdict.SecondsToOOM {
+		t.Errorf("workloads %+v", w)
 	}
 }
 
@@ -207,13 +210,16 @@ func crashLoopAt(t *testing.T, limit gpu.Limit) {
 			return sample
 		}
 	}
-	o := offline(t)
-	state := run(o, 0, 40*time.Minute, lives(true))
-	if i := slices.IndexFunc(state.Findings, func(f FindingState) bool { return f.CrashLoop }); i < 0 || state.Findings[i].Scope() != "workload" || state.Findings[i].Pod != "a" {
-		t.Errorf("findings %+v", state.Findings)
-	}
-	if len(state.Limited) != 1 || state.Limited[0].Memory.Used != gpu.Some(uint64(0)) {
+	before, o := offline(t), offline(t)
+	run(before, 0, 19*time.Minute, lives(true))
+	must(t, o.loop.restore(before.loop.history())) // between two lives
+	state := run(o, 19*time.Minute, 20*time.Minute, lives(true))
+	if want := (gpu.Memory{Total: gpu.Some(limit.Bytes), Used: nothing}); len(state.Limited) != 1 || state.Limited[0].Memory != want {
 		t.Errorf("between two lives: %+v", state.Limited)
+	}
+	state = run(o, 20*time.Minute, 40*time.Minute, lives(true))
+	if i := slices.IndexFunc(state.Findings, func(f FindingState) bool { return f.CrashLoop }); i < 0 || state.Findings[i].Scope() != "workload" || state.Findings[i].Pod != "a" || len(state.Limited) != 1 {
+		t.Errorf("findings %+v on %+v", state.Findings, state.Limited)
 	}
 	// Many other limits come and go meanwhile.
 	state = run(o, 40*time.Minute, 65*time.Minute, func(at time.Duration) *gpu.Sample {
@@ -298,18 +304,25 @@ func TestFirstEnd(t *testing.T) {
 	}
 }
 
-// TestLimitsAreBounded has more and more control groups, and then one: those without a process are forgotten.
+// TestLimitsAreBounded has more and more control groups, and then one: those without a process are forgotten, also where a list is never
+// complete.
 func TestLimitsAreBounded(t *testing.T) {
-	s, o := sharedGPU{func(float64) float64 { return 4 }, 10, nil}, offline(t)
-	for n := range 2 * mostLimited {
-		s.limits = append(s.limits, gpu.Limit{Source: gpu.LimitDmem, Of: fmt.Sprint("/pods/", n), Bytes: 16 << 30})
-		equal(t, len(o.Judge(s.at(time.Duration(n+1)*time.Second)).Limited), min(n+1, mostLimited), "limits")
+	for _, complete := range []bool{true, false} {
+		s, o := sharedGPU{func(float64) float64 { return 4 }, 10, nil}, offline(t)
+		judge := func(at time.Duration) *DeviceState {
+			sample := s.at(at)
+			sample.ProcessesComplete = complete
+			return o.Judge(sample)
+		}
+		for n := range 2 * mostLimited {
+			s.limits = append(s.limits, gpu.Limit{Source: gpu.LimitDmem, Of: fmt.Sprint("/pods/", n), Bytes: 16 << 30})
+			equal(t, len(judge(time.Duration(n+1)*time.Second).Limited), min(n+1, mostLimited), "limits")
+		}
+		s.limits = s.limits[len(s.limits)-1:]
+		judge(2 * time.Hour)
+		judge(2*time.Hour + time.Second)
+		equal(t, len(o.loop.memories), 2, "memories")
 	}
-	s.limits = s.limits[len(s.limits)-1:]
-	for n := range 2 {
-		o.Judge(s.at(time.Hour + time.Duration(n)*time.Second))
-	}
-	equal(t, len(o.loop.memories), 2, "memories")
 }
 
 // TestChargeIsOld has a program whose memory comes and goes between two readings of what is charged: others are charged for as much as
