@@ -25,14 +25,11 @@ type Frames struct {
 // position in s.Processes. On a GPU in MIG mode it has no members and no
 // capacity: there the instances run out of memory, not the GPU.
 func (f *Frames) Device(info gpu.Info, s *gpu.Sample) (frame *detector.Frame[gpu.ProcessID], index []int) {
+	if len(s.Instances) == 0 {
+		return f.Part(info, s, s.Memory, "", func(*gpu.Process) bool { return true })
+	}
 	f.begin(s, s.Memory, info)
-	if len(s.Instances) > 0 {
-		f.frame.Capacity, f.frame.Complete = detector.Value{}, false
-		return &f.frame, f.index
-	}
-	for i := range s.Processes {
-		f.add(&s.Processes[i], i)
-	}
+	f.frame.Capacity, f.frame.Complete = detector.Value{}, false
 	return &f.frame, f.index
 }
 
