@@ -61,26 +61,23 @@ func (l *loop) reconfigure() {
 // labelsOf returns the labels of a series of a memory.
 func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], m *memory) map[string]string {
 	labels := map[string]string{
-		"scope": "gpu", "gpu": l.info.IndexLabel(), "uuid": l.info.UUID, "name": l.info.Name,
+		"scope": m.Scope(), "gpu": l.info.IndexLabel(), "uuid": l.info.UUID, "name": l.info.Name,
 	}
 	if m.Instance.OK {
-		labels["scope"], labels["gpu_instance"], labels["profile"] = "mig", InstanceID(m.Instance), m.Profile
+		labels["gpu_instance"], labels["profile"] = InstanceID(m.Instance), m.Profile
 	}
-	if who := &m.Who; m.IsLimit() {
-		labels["scope"], labels["namespace"], labels["pod"], labels["slurm_job"] = "workload", who.Namespace, who.Pod, who.SlurmJob
-	}
+	who := m.Who
 	switch s.Kind {
 	case detector.KindResidual:
 		labels["scope"] = "residual"
 	case detector.KindMember:
-		o := l.processes.lastOwner(processKey{s.Key, m.Instance})
+		who = finding.Of(l.processes.lastOwner(processKey{s.Key, m.Instance}))
 		labels["scope"], labels["pid"] = "process", strconv.FormatUint(uint64(s.Key.PID), 10)
-		labels["process"], labels["container"] = o.Process, o.Container
-		labels["namespace"], labels["pod"], labels["slurm_job"] = o.Namespace, o.Pod, o.SlurmJob
+		labels["process"], labels["container"] = who.Process, who.Container
 	case detector.KindGroup:
-		who := l.processes.whoIs(s.Group)
-		labels["scope"], labels["namespace"], labels["pod"], labels["slurm_job"] = "workload", who.Namespace, who.Pod, who.SlurmJob
+		labels["scope"], who = "workload", l.processes.whoIs(s.Group)
 	}
+	labels["namespace"], labels["pod"], labels["slurm_job"] = who.Namespace, who.Pod, who.SlurmJob
 	for name, value := range labels {
 		labels[name] = LabelValue(name, value)
 	}

@@ -108,6 +108,17 @@ type MemoryKey struct {
 // IsLimit reports whether the memory is a limit, and not that of a GPU or GPU instance.
 func (k MemoryKey) IsLimit() bool { return k.Of != "" || k.ID != gpu.ProcessID{} }
 
+// Scope is the value of the label scope.
+func (k MemoryKey) Scope() string {
+	switch {
+	case k.IsLimit():
+		return "workload"
+	case k.Instance.OK:
+		return "mig"
+	}
+	return "gpu"
+}
+
 // MemoryState is what is known of a memory of a GPU.
 type MemoryState struct {
 	MemoryKey
@@ -165,17 +176,6 @@ type WorkloadState struct {
 type FindingState struct {
 	MemoryKey
 	finding.Finding
-}
-
-// Scope is the value of the label scope.
-func (f *FindingState) Scope() string {
-	switch {
-	case f.IsLimit():
-		return "workload"
-	case f.Instance.OK:
-		return "mig"
-	}
-	return "gpu"
 }
 
 // maxSites bounds the lines of code of a process that have a series.
