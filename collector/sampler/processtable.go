@@ -36,9 +36,11 @@ type processTable struct {
 	jobs        func() *jobsState
 	// entries are the processes of the last sample, and those that ended while the detector knows them.
 	entries map[processKey]*processEntry
-	begun   bool            // a sample has been noted
-	renamed bool            // the owner of a process has changed with the last sample
-	rank    []*processEntry // scratch
+	begun   bool // a sample has been noted
+	renamed bool // the owner of a process has changed with the last sample
+	// unusable says why a limit of the last sample bounds nothing; nil if all do.
+	unusable error
+	rank     []*processEntry // scratch
 }
 
 // processKey names a process on a GPU or GPU instance. It may be on several.
@@ -78,10 +80,9 @@ func newProcessTable(cfg Config, uuid, index string, jobs func() *jobsState) pro
 
 func keyOf(p *gpu.Process) processKey { return processKey{p.ID, p.Instance} }
 
-// note fills in the owners of the sample's processes, and the limits of these. It returns how many could not be looked up, and why a
-// limit bounds nothing; nil if all do.
-func (t *processTable) note(sample *gpu.Sample) (unresolved int, unusable error) {
-	t.renamed = false
+// note fills in the owners of the sample's processes, and the limits of these. It returns how many could not be looked up.
+func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
+	t.renamed, t.unusable = false, nil
 	ctx, cancel := context.WithTimeout(context.Background(), ownersWithin)
 	defer cancel()
 	for i := range sample.Processes {
@@ -102,7 +103,7 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int, unusable error)
 			e.busy = sample.T
 		}
 		t.attribute(ctx, e, p)
-		unusable = cmp.Or(t.limit(e, p, sample.Memory), unusable)
+		t.limit(e, p, sample.Memory)
 		t.renamed = t.renamed || (before != nil && *before != *e.owner)
 		p.Owner = e.owner
 		if p.ID.Start == 0 {
@@ -113,27 +114,26 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int, unusable error)
 		e.listed = e.listed && e.seen == sample.T
 	}
 	t.begun = true
-	return unresolved, unusable
+	return unresolved
 }
 
 var errNoLimit = errors.New("a limit of 0 or above the memory of the GPU is none")
 
-// limit adds the limits of the process's container to those of its control groups. It leaves out those that bound nothing, and says why.
-func (t *processTable) limit(e *processEntry, p *gpu.Process, m gpu.Memory) (unusable error) {
+// limit adds the limits of the process's container to those of its control groups. It leaves out those that bound nothing.
+func (t *processTable) limit(e *processEntry, p *gpu.Process, m gpu.Memory) {
 	all := slices.Concat(p.Limits, workload.Limits(e.owner, t.uuid))
 	p.Limits = nil
 	for _, l := range all {
 		switch {
 		case l.Problem != "":
-			unusable = errors.New(l.Problem)
+			t.unusable = errors.New(l.Problem)
 		case l.Bytes == 0 || m.Total.OK && l.Bytes > m.Total.V:
-			unusable = errNoLimit
+			t.unusable = errNoLimit
 		default:
 			l.Of = e.owner.Bounded(l.Of)
 			p.Limits = append(p.Limits, l)
 		}
 	}
-	return unusable
 }
 
 // bury forgets the processes that have ended, and that the detector does not know.
