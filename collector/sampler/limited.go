@@ -32,8 +32,8 @@ func (l *loop) limits(sample *gpu.Sample) (list []MemoryState) {
 		case !key.IsLimit():
 		case m.sum(sample):
 			list = append(list, m.MemoryState)
-		case sample.T-m.history.last > time.Hour:
-			delete(l.memories, key) // on coherent memory no list is complete
+		case sample.T-m.finding.Seen > time.Hour:
+			delete(l.memories, key) // nobody tells it any more, or no list is complete, as on coherent memory
 		}
 	}
 	slices.SortFunc(list, func(a, b MemoryState) int { // a control group before those in it
@@ -83,8 +83,9 @@ func (k *MemoryKey) Has(p *gpu.Process) bool {
 	return k.Instance == p.Instance && (!k.IsLimit() || slices.ContainsFunc(p.Limits, func(l gpu.Limit) bool { return keyIn(p, &l) == *k }))
 }
 
-// sum adds up the processes within a limit, and reports whether they are known: an incomplete list may lack them. What is charged beyond
-// their memory, such as to others in a group above, is not theirs to use. It is known for the moment at which it was read.
+// sum adds up the processes within a limit, and reports whether they are known: an incomplete list may lack them, and their limit may be
+// missing for a moment. What is charged beyond their memory, such as to others in a group above, is not theirs to use. It is known for
+// the moment at which it was read.
 func (m *memory) sum(sample *gpu.Sample) bool {
 	var limits []gpu.Limit // each of the processes has the same
 	who, used := m.Who, nothing
@@ -101,7 +102,7 @@ func (m *memory) sum(sample *gpu.Sample) bool {
 	}
 	if limits == nil {
 		m.Memory = gpu.Memory{Total: m.Memory.Total, Used: nothing}
-		return sample.ProcessesComplete
+		return sample.ProcessesComplete && !slices.ContainsFunc(sample.Processes, func(p gpu.Process) bool { return m.domain.Knows(p.ID) })
 	}
 	least := slices.MinFunc(limits, func(a, b gpu.Limit) int { return cmp.Compare(a.Bytes, b.Bytes) })
 	if !slices.Contains(m.Limits, least) {

@@ -130,12 +130,15 @@ func (s *sharedGPU) workload(t *testing.T, state *DeviceState) {
 	}
 }
 
-// TestLimitIsRestored has a restart in the middle of a leak: the verdict stays.
+// TestLimitIsRestored has a restart in the middle of a leak, and nobody tells the limit at first: the verdict stays.
 func TestLimitIsRestored(t *testing.T) {
 	s, before, after := sharedGPU{leaks, 10, []gpu.Limit{dmem(16)}}, offline(t), offline(t)
 	s.watch(before, 0, 120*time.Minute)
 	must(t, after.loop.restore(before.loop.history()))
-	if state := s.watch(after, 120*time.Minute, 121*time.Minute); len(state.Findings) != 1 || state.Findings[0].Scope() != "workload" {
+	sample := s.at(120*time.Minute - time.Second)
+	sample.Processes[0].Limits = nil
+	equal(t, len(after.Judge(sample).Limited), 0, "limits")
+	if state := s.watch(after, 120*time.Minute, 125*time.Minute); len(state.Findings) != 1 || state.Findings[0].Scope() != "workload" {
 		t.Errorf("findings %+v", state.Findings)
 	}
 }
@@ -199,12 +202,16 @@ func crashLoopAt(t *testing.T, limit gpu.Limit) {
 		return func(at time.Duration) *gpu.Sample {
 			sample, life := s.at(at), at/(10*time.Minute)
 			switch ended := at%(10*time.Minute) > 8*time.Minute; {
-			case !dies && ended:
-				sample.Processes[0].Limits = nil
-			case dies && ended:
+			case !dies:
+				other := sample.Processes[0] // stays within it
+				other.ID.PID, other.Used = 9, gpu.Some(uint64(32<<20))
+				if sample.Processes = append(sample.Processes, other); ended {
+					sample.Processes[0].Limits = nil
+				}
+			case ended:
 				sample.Processes = sample.Processes[1:]
 				sample.Memory.Used.V = sample.Processes[0].Used.V
-			case dies:
+			default:
 				sample.Processes[0].ID = gpu.ProcessID{PID: 100 + uint32(life), Start: 1}
 			}
 			return sample
@@ -240,9 +247,10 @@ func crashLoopAt(t *testing.T, limit gpu.Limit) {
 	if len(state.Limited) != 0 || len(state.Findings) != 0 {
 		t.Errorf("an hour later: %+v, %+v", state.Limited, state.Findings)
 	}
-	state = run(offline(t), 0, 60*time.Minute, lives(false))
-	if slices.ContainsFunc(state.Findings, func(f FindingState) bool { return f.CrashLoop }) || len(state.Limited) != 0 {
-		t.Errorf("findings %+v without an end", state.Findings)
+	o = offline(t)
+	run(o, 0, 60*time.Minute, lives(false))
+	for key, m := range o.loop.memories {
+		equal(t, len(m.finding.Ends), 0, "ends at %v", key)
 	}
 }
 
@@ -284,6 +292,7 @@ func TestFirstEnd(t *testing.T) {
 		"the pod as a whole":                  {list: []FindingState{of(whole, pod, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
 		"another process of the pod":          {list: []FindingState{of(whole, train, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
 		"a culprit that the limit is not for": {list: []FindingState{of(whole, finding.Who{Process: "x"}, 20, true), of(key, serve, 10, true)}, want: []float64{10, 20}},
+		"another GPU instance":                {list: []FindingState{of(MemoryKey{Instance: gpu.Some(uint32(1))}, serve, 20, true), of(key, serve, 10, true)}, want: []float64{10, 20}},
 		"two limits":                          {list: []FindingState{of(MemoryKey{Of: "/b"}, serve, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
 	} {
 		var left []float64
@@ -301,6 +310,30 @@ func TestFirstEnd(t *testing.T) {
 	}, nil)
 	if len(list) != 1 || list[0].MemoryKey != key || !list[0].LeakDue || list[0].Leaking.V != 1 {
 		t.Errorf("%+v", list)
+	}
+	full := finding.Finding{Who: serve, NearlyFull: true, CrashLoop: true}
+	equal(t, firstEnd([]FindingState{{Finding: full}, {MemoryKey: key, Finding: full}}, nil), []FindingState{{key, full}}, "what is no growth")
+}
+
+// TestNextLife has a process with a limit of its own after one has ended: its memory goes on if it has the same labels.
+func TestNextLife(t *testing.T) {
+	serve, train := &gpu.Owner{Process: "serve"}, &gpu.Owner{Process: "train"}
+	limit := gpu.Limit{Source: gpu.LimitMPS, Bytes: 1 << 30}
+	for name, c := range map[string]struct {
+		process gpu.Process
+		same    bool
+	}{
+		"the same":                {gpu.Process{ID: gpu.ProcessID{PID: 8}, Owner: serve}, true},
+		"another program":         {gpu.Process{ID: gpu.ProcessID{PID: 8}, Owner: train}, false},
+		"on another GPU instance": {gpu.Process{ID: gpu.ProcessID{PID: 8}, Owner: serve, Instance: gpu.Some(uint32(1))}, false},
+	} {
+		l := offline(t).loop
+		before := l.newMemory(MemoryState{MemoryKey: MemoryKey{ID: gpu.ProcessID{PID: 7}}, Who: finding.Of(serve)})
+		l.memories[before.MemoryKey] = before
+		l.bound(&c.process, &limit)
+		if now := l.memories[keyIn(&c.process, &limit)]; now == nil || now == before != c.same || len(l.memories) != map[bool]int{true: 2, false: 3}[c.same] {
+			t.Errorf("%s: %d memories", name, len(l.memories))
+		}
 	}
 }
 
