@@ -28,8 +28,9 @@ type memory struct {
 	curve       *Curve // of history, as it was made last
 }
 
-// learn shows the detector and the curves a sample that is not the last one. Nobody will see a verdict on it.
-func (l *loop) learn(sample *gpu.Sample) {
+// learn shows the detector and the curves a sample that is not the last one. Nobody will see a verdict on it. It returns the memories,
+// until the next sample.
+func (l *loop) learn(sample *gpu.Sample) *DeviceState {
 	if len(sample.Processes) > 0 {
 		l.processes.note(sample)
 	}
@@ -38,7 +39,7 @@ func (l *loop) learn(sample *gpu.Sample) {
 		l.peak.Add(sample.T, peakSpan, sample.Memory.Used.V)
 	}
 	state := &l.learnt
-	state.Memory, state.Instances = sample.Memory, state.Instances[:0]
+	state.Info, state.Memory, state.Instances = l.info, sample.Memory, state.Instances[:0]
 	l.layOut(sample, state)
 	for d := range state.memories() {
 		m := l.memory(d.MemoryKey)
@@ -46,6 +47,7 @@ func (l *loop) learn(sample *gpu.Sample) {
 		l.observe(m, frame)
 	}
 	l.remember(sample, state)
+	return state
 }
 
 // memory returns what is known of a memory; nil if there is none.

@@ -37,7 +37,7 @@ func (d *DeviceState) Name() string {
 func (d *DeviceState) Domains() iter.Seq[Domain] {
 	return func(yield func(Domain) bool) {
 		for m := range d.memories() {
-			if (m.MemoryKey != wholeGPU || len(d.Instances) == 0) && !yield(m) {
+			if (len(d.Instances) == 0 || m.MemoryKey != wholeGPU) && !yield(m) {
 				return
 			}
 		}
