@@ -24,6 +24,8 @@ const (
 	Step = 10 * time.Second
 	// Span is how long a course is at most.
 	Span = time.Hour
+	// MaxCourse is how many values a course has at most.
+	MaxCourse = int(Span/Step) + 1
 	// MaxProcesses is how many processes an incident tells of.
 	MaxProcesses = 8
 )
@@ -104,31 +106,24 @@ func (p *Process) Name() string {
 	return finding.Joined(" of ", finding.Process(p.Process, p.PID), p.Place())
 }
 
-// growth returns by how many bytes a process grew over its course, and in what time.
+// growth returns by how many bytes a process has grown since its course began, and in what time.
 func (p *Process) growth() (bytes uint64, over time.Duration) {
-	known := func(v gpu.Opt[uint64]) bool { return v.OK }
-	first := slices.IndexFunc(p.Course, known)
+	first := slices.IndexFunc(p.Course, func(v gpu.Opt[uint64]) bool { return v.OK })
 	if first < 0 {
 		return 0, 0
 	}
-	last := len(p.Course) - 1
-	for !p.Course[last].OK {
-		last--
-	}
-	return p.Course[last].V - min(p.Course[first].V, p.Course[last].V), time.Duration(last-first) * Step
+	return p.Used.V - min(p.Course[first].V, p.Used.V), time.Duration(len(p.Course)-1-first) * Step
 }
 
 // describe says in two sentences what filled the memory, and whether an alert came before.
 func (i *Incident) describe() string {
-	subject, name := (*Process)(nil), "A process"
+	name, text := "A process", ""
 	if len(i.Processes) > 0 && (i.Processes[0].Ended || i.Kind == Refused) {
-		subject = &i.Processes[0]
-		name = subject.Name()
+		name = i.Processes[0].Name()
 	}
 	if i.Ended > 1 {
 		name += fmt.Sprintf(" and %d more", i.Ended-1)
 	}
-	text := ""
 	switch i.Kind {
 	case Lost:
 		text = i.Memory + " was lost"
@@ -142,17 +137,7 @@ func (i *Incident) describe() string {
 	if foreseeable[i.Kind] && i.Used.OK && i.Capacity.OK {
 		text += fmt.Sprintf(" (%s of %s)", humanize.Bytes(float64(i.Used.V)), humanize.Bytes(float64(i.Capacity.V)))
 	}
-	if most, bytes, over := i.filler(); most != nil && most.Used.OK {
-		held := most.Name()
-		if most == subject && i.Ended <= 1 {
-			held = "it"
-		}
-		text += ": " + held + " held " + humanize.Bytes(float64(most.Used.V))
-		if bytes > 0 {
-			text += ", " + humanize.Bytes(float64(bytes)) + " more than " + humanize.Duration(over) + " before"
-		}
-	}
-	text += "."
+	text += i.filled(name) + "."
 	switch at := i.Finding.At; {
 	case !foreseeable[i.Kind]:
 		return text
@@ -162,14 +147,26 @@ func (i *Incident) describe() string {
 	return finding.Joined(" ", text, "No alert foretold it.", i.Finding.Reason)
 }
 
-// filler returns the process that grew most, or else holds most, and its growth; nil without processes.
-func (i *Incident) filler() (most *Process, grown uint64, over time.Duration) {
-	for k := range i.Processes {
-		p := &i.Processes[k]
-		bytes, in := p.growth()
-		if most == nil || cmp.Or(cmp.Compare(bytes, grown), cmp.Compare(p.Used.V, most.Used.V)) > 0 {
+// filled says how much the process held that grew most, or else held most; "" if that is not known. subject is what the sentence is about.
+func (i *Incident) filled(subject string) string {
+	var most Process
+	var grown uint64
+	var over time.Duration
+	for _, p := range i.Processes {
+		if bytes, in := p.growth(); cmp.Or(cmp.Compare(bytes, grown), cmp.Compare(p.Used.V, most.Used.V)) > 0 {
 			most, grown, over = p, bytes, in
 		}
 	}
-	return most, grown, over
+	if most.Used.V == 0 {
+		return ""
+	}
+	name := most.Name()
+	if name == subject {
+		name = "it"
+	}
+	text := ": " + name + " held " + humanize.Bytes(float64(most.Used.V))
+	if grown > 0 {
+		text += ", " + humanize.Bytes(float64(grown)) + " more than " + humanize.Duration(over) + " before"
+	}
+	return text
 }

@@ -120,9 +120,8 @@ func TestBadFiles(t *testing.T) {
 		"zeros":                    string(make([]byte, 100)),
 		"too long":                 changed(func(x *Incident) { x.Text = strings.Repeat("x", int(file.Most)) }),
 		"of a later version":       changed(func(x *Incident) { x.Version++ }),
-		"a copy":                   string(text),
 		"of no kind":               changed(func(x *Incident) { x.Kind = "other" }),
-		"a course that is long":    changed(func(x *Incident) { x.Course = make([]gpu.Opt[uint64], maxCourse+1) }),
+		"a course that is long":    changed(func(x *Incident) { x.Course = make([]gpu.Opt[uint64], MaxCourse+1) }),
 		"many processes":           changed(func(x *Incident) { x.Processes = make([]Process, MaxProcesses+1) }),
 		"other steps":              changed(func(x *Incident) { x.Step = 1 }),
 		"it begins behind its end": changed(func(x *Incident) { x.Start = x.Time.Add(1) }),
@@ -148,6 +147,19 @@ func TestBadFiles(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// TestNameOfFile has the copy of a file be an incident of its own: the name of the file says which one it is.
+func TestNameOfFile(t *testing.T) {
+	dir := t.TempDir()
+	s := NewStore(dir, Most, nil)
+	s.Add(later(0))
+	s.Save()
+	text, err := os.ReadFile(filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom.json"))
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom-copy.json"), text, 0o600))
+	list := NewStore(dir, Most, nil).Now().List
+	equal(t, []string{list[0].ID, list[1].ID}, []string{"20260301T120000.000Z-gpu0-oom", "20260301T120000.000Z-gpu0-oom-copy"}, "IDs")
 }
 
 // TestDirectoryThatFails has a directory that cannot be written for a while: incidents are in memory, one line and the Store tell it, and
@@ -184,6 +196,7 @@ func TestDirectoryThatFails(t *testing.T) {
 					must(t, os.RemoveAll(parent))
 				}
 				s.Add(later(time.Duration(n) * time.Hour))
+				time.Sleep(saveInterval)
 				synctest.Wait()
 				equal(t, s.Now().Written, want, "%s: whether all are written with number %d", name, n)
 			}
@@ -209,12 +222,15 @@ func TestWhatFailsIsTriedAgain(t *testing.T) {
 		must(t, os.Mkdir(second, 0o700))
 		s.Add(later(time.Hour))
 		s.Add(later(0))
+		time.Sleep(saveInterval)
 		synctest.Wait()
 		must(t, os.WriteFile(first, []byte("it was written"), 0o600))
-		time.Sleep(10*retryWrite + 1)
+		time.Sleep(10 * saveInterval)
+		synctest.Wait()
 		equal(t, s.Now().Written, gpu.Some(false), "whether all are written")
 		must(t, os.Remove(second))
-		time.Sleep(retryWrite)
+		time.Sleep(saveInterval)
+		synctest.Wait()
 		equal(t, s.Now().Written, gpu.Some(true), "whether all are written later")
 		equal(t, len(filesIn(t, dir)), 3, "files")
 		text, err := os.ReadFile(first)
@@ -313,20 +329,20 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"version":1}`))
 	f.Add(bytes.Replace(text, []byte(`"by":"nothing"`), []byte(`"by":"page","at":"2026-03-01T11:00:00Z","since":null`), 1))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		i, err := parse(text)
+		i, err := parse(text, nil)
 		if (i == nil) == (err == nil) {
 			t.Fatalf("%v and %v", i, err)
 		}
 		if err != nil {
 			return
 		}
-		if i.Time.Sub(i.Start) < 0 || i.Time.Sub(i.Start) > Span+Step || len(i.Course) > maxCourse {
+		if i.Time.Sub(i.Start) < 0 || i.Time.Sub(i.Start) > Span+Step || len(i.Course) > MaxCourse {
 			t.Errorf("a course of %d values from %s to %s", len(i.Course), i.Start, i.Time)
 		}
 		_ = i.describe()
 		text, err = json.Marshal(i)
 		must(t, err)
-		again, err := parse(text)
+		again, err := parse(text, nil)
 		must(t, err)
 		equal(t, again.ID+again.Text+again.Time.String(), i.ID+i.Text+i.Time.String(), "read again")
 	})
