@@ -89,16 +89,10 @@ type Process struct {
 	ExitCode  gpu.Opt[int32]    `json:"exit_code,omitzero"` // of its container
 	Used      gpu.Opt[uint64]   `json:"memory_used_bytes"`
 	Allocator *gpu.Allocator    `json:"allocator,omitempty"`
-	Lines     []Line            `json:"lines,omitempty"` // of code that hold most, as far as they are known
+	Lines     []gpu.Line        `json:"lines,omitempty"` // of code that hold most, as far as they are known
 	Course    []gpu.Opt[uint64] `json:"course_bytes"`
 	// ContainerID is that of its container; "" if it is not known.
 	ContainerID string `json:"-"`
-}
-
-// Line is a line of code, and the memory that it allocated.
-type Line struct {
-	Line  string `json:"line"`
-	Bytes uint64 `json:"bytes"`
 }
 
 // Name names a process for a sentence.

@@ -60,7 +60,7 @@ func TestStoreGoesOn(t *testing.T) {
 		i := later(time.Duration(n) * time.Hour)
 		at := i.Time.Add(-time.Minute)
 		i.Finding = Finding{Text: "GPU 0 leaks.", By: "ticket", At: &at, Since: &at}
-		i.Processes[0].Allocator, i.Processes[0].Lines = &gpu.Allocator{Reserved: gpu.Some(uint64(5))}, []Line{{"a.py:1 <f>", 3}}
+		i.Processes[0].Allocator, i.Processes[0].Lines = &gpu.Allocator{Reserved: gpu.Some(uint64(5))}, []gpu.Line{{Line: "a.py:1 <f>", Bytes: 3}}
 		s.Add(i)
 		s.Save()
 	}

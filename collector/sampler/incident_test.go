@@ -177,7 +177,7 @@ func TestRefusalsAreIncidents(t *testing.T) {
 		})
 		runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Allocators = p }, func(s *Sampler, _ *lines) {
 			after(100*time.Second + 500*time.Millisecond)
-			p.refusal.Store(&allocator.Refusal{Asked: 2 << 30, Lines: []allocator.Site{{Line: "serve.py:41 handle", Live: 4 << 30}}})
+			p.refusal.Store(&allocator.Refusal{Asked: 2 << 30, Lines: []gpu.Line{{Line: "serve.py:41 handle", Bytes: 4 << 30}}})
 			after(10 * time.Second)
 			list := incidentsOf(s)
 			if len(list) != 1 {
@@ -186,7 +186,7 @@ func TestRefusalsAreIncidents(t *testing.T) {
 			i := list[0]
 			whole(t, i)
 			equal(t, fmt.Sprint(i.Kind, i.Ended, i.Asked.V>>30, i.Processes[0].PID, i.Processes[0].Ended), fmt.Sprint(incident.Refused, ended, 2, pid, ended > 0), "it")
-			equal(t, i.Processes[0].Lines, []incident.Line{{Line: "serve.py:41 handle", Bytes: 4 << 30}}, "lines")
+			equal(t, i.Processes[0].Lines, []gpu.Line{{Line: "serve.py:41 handle", Bytes: 4 << 30}}, "lines")
 		})
 	}
 }
@@ -418,7 +418,7 @@ func TestRefusalIncident(t *testing.T) {
 	list := incidentsOffline(t, p, 1, 540, func(n int) *gpu.Sample {
 		switch n {
 		case 500:
-			p.refusal.Store(&allocator.Refusal{Asked: 2 << 30, Lines: []allocator.Site{{Line: "a.py:3 step", Live: 30 << 30, Growth: 1}}})
+			p.refusal.Store(&allocator.Refusal{Asked: 2 << 30, Lines: []gpu.Line{{Line: "a.py:3 step", Bytes: 30 << 30}}})
 		case 520:
 			p.refusal.Store(&allocator.Refusal{Asked: 3 << 30})
 		}
@@ -436,25 +436,29 @@ func TestRefusalIncident(t *testing.T) {
 		}
 		equal(t, fmt.Sprint(i.Ended, len(i.Processes), i.Processes[1].PID), "0 2 8", "ended, processes, the other")
 	}
-	equal(t, list[0].Processes[0].Lines, []incident.Line{{Line: "a.py:3 step", Bytes: 30 << 30}}, "lines")
+	equal(t, list[0].Processes[0].Lines, []gpu.Line{{Line: "a.py:3 step", Bytes: 30 << 30}}, "lines")
 }
 
-// TestIncidentOfAGap has a program end in a gap of a history that is longer than a course: the incident has no course, and no begin
-// after its end.
+// TestIncidentOfAGap has a program end in a gap of a history, of which the detector learns before it judges: the incident has the course
+// to the gap. If the gap is longer than the history, no course is left but its last value, and it does not begin after its end.
 func TestIncidentOfAGap(t *testing.T) {
-	shared := sharedGPU{func(float64) float64 { return 39.4 }, 40, nil}
-	list := incidentsOffline(t, nil, 2, 100, func(n int) *gpu.Sample {
-		at := time.Duration(n) * 10 * time.Second
-		if n >= 50 {
-			at += 2 * time.Hour
-		}
-		s := shared.at(at)
-		if n >= 50 {
-			s.Processes, s.Memory.Used.V = s.Processes[1:], 41<<30
-		}
-		return s
-	})
-	equal(t, len(list), 1, "incidents")
-	equal(t, list[0].Start, list[0].Time.Truncate(incident.Step), "begin")
-	equal(t, list[0].Course, []gpu.Opt[uint64]{{}}, "course")
+	for gap, values := range map[time.Duration]int{2 * time.Hour: 50, 10 * time.Hour: 1} {
+		shared := sharedGPU{func(float64) float64 { return 39.4 }, 40, nil}
+		list := incidentsOffline(t, nil, 2, 100, func(n int) *gpu.Sample {
+			at := time.Duration(n) * 10 * time.Second
+			if n >= 50 {
+				at += gap
+			}
+			s := shared.at(at)
+			if n >= 50 {
+				s.Processes, s.Memory.Used.V = s.Processes[1:], 41<<30
+			}
+			return s
+		})
+		equal(t, len(list), 1, "%s: incidents", gap)
+		i := list[0]
+		equal(t, i.Time.Sub(i.Start), time.Duration(values-1)*incident.Step, "%s: from its begin to its end", gap)
+		equal(t, len(i.Course), values, "%s: values", gap)
+		equal(t, fmt.Sprint(i.Used.V>>30, i.Processes[0].Used.V>>30), "79 39", "%s: used memory", gap)
+	}
 }
