@@ -42,8 +42,8 @@ const (
 	XID         Kind = "xid"       // an XID error that ends programs
 )
 
-// foreseeable has for all kinds whether growth can foretell them.
-var foreseeable = map[Kind]bool{OutOfMemory: true, Limit: true, Refused: true, Lost: false, XID: false}
+// Kinds has for each kind whether growth can foretell it.
+var Kinds = map[Kind]bool{OutOfMemory: true, Limit: true, Refused: true, Lost: false, XID: false}
 
 // Incident is what was known at one end. It is immutable once a Store has it, and is the document that the exporter writes.
 type Incident struct {
@@ -128,12 +128,12 @@ func (i *Incident) describe() string {
 	default:
 		text = name + " ended when " + i.Memory + " was full"
 	}
-	if foreseeable[i.Kind] && i.Used.OK && i.Capacity.OK {
+	if Kinds[i.Kind] && i.Used.OK && i.Capacity.OK {
 		text += fmt.Sprintf(" (%s of %s)", humanize.Bytes(float64(i.Used.V)), humanize.Bytes(float64(i.Capacity.V)))
 	}
 	text += i.filled(name) + "."
 	switch at := i.Finding.At; {
-	case !foreseeable[i.Kind]:
+	case !Kinds[i.Kind]:
 		return text
 	case at != nil:
 		return text + " A " + i.Finding.By + " had come " + humanize.Duration(i.Time.Sub(*at)) + " before."

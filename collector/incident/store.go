@@ -5,7 +5,6 @@ package incident
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,8 +27,6 @@ const (
 	Most = 64
 	// exitWithin is how long after a process the exit code of its container may come.
 	exitWithin = 2 * time.Minute
-	// saveInterval is how often Run saves. What could not be written is written again: the next incident may be weeks away.
-	saveInterval = 5 * time.Second
 	// Page is where the exporter shows incidents, each at its ID.
 	Page   = "/incidents"
 	prefix = "incident-"
@@ -41,8 +38,8 @@ const (
 // file is that of an incident: its JSON alone.
 var file = savefile.Kind{Name: "incident", Most: 256 << 10}
 
-// Store keeps the last incidents, and writes them into a directory if it has one. All methods but Run and Save may be called from any
-// goroutine, and touch no file.
+// Store keeps the last incidents, and writes them into a directory if it has one. Its methods may be called from any goroutine.
+// Only Save touches files.
 type Store struct {
 	dir    string
 	most   int
@@ -76,14 +73,6 @@ func NewStore(dir string, most int, logger log.Logger) *Store {
 		s.saved = s.read()
 	}
 	s.now.List = slices.Clone(s.saved)
-	for k, foreseeable := range foreseeable {
-		s.now.Counts[Count{Kind: k}] = 0 // increase() does not see the first one of a series that begins with it
-		for _, by := range []string{"page", "ticket", "nothing"} {
-			if foreseeable {
-				s.now.Counts[Count{k, by}] = 0
-			}
-		}
-	}
 	return s
 }
 
@@ -106,7 +95,7 @@ func (s *Store) keep(i *Incident) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now.Counts[Count{Kind: i.Kind}]++
-	if foreseeable[i.Kind] {
+	if Kinds[i.Kind] {
 		s.now.Counts[Count{i.Kind, i.Finding.By}]++
 	}
 	list, half := s.now.List, s.most/2
@@ -128,34 +117,17 @@ func (s *Store) Exited(containerID string, code int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, i := range s.now.List {
-		if time.Since(i.Time) > exitWithin {
-			continue
-		}
 		with := *i
 		with.Processes = slices.Clone(i.Processes)
 		for n := range with.Processes {
-			if p := &with.Processes[n]; p.Ended && p.ContainerID == containerID && !p.ExitCode.OK {
+			if p := &with.Processes[n]; p.Ended && p.ContainerID == containerID && !p.ExitCode.OK && time.Since(i.Time) <= exitWithin {
 				p.ExitCode, s.now.List[k] = gpu.Some(code), &with
 			}
 		}
 	}
 }
 
-// Run saves incidents until ctx is done.
-func (s *Store) Run(ctx context.Context) {
-	ticker := time.NewTicker(saveInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			s.Save()
-		}
-	}
-}
-
-// Save writes the incidents that are not on the disk.
+// Save writes the incidents that are not on the disk. Call it again and again: what could not be written is written then.
 func (s *Store) Save() {
 	s.mu.Lock()
 	list, before, failed := slices.Clone(s.now.List), s.saved, s.now.Written == gpu.Some(false)
@@ -234,7 +206,7 @@ func parse(text []byte, err error) (*Incident, error) {
 	if err = cmp.Or(err, json.Unmarshal(text, i)); err != nil {
 		return nil, err
 	}
-	_, known := foreseeable[i.Kind]
+	_, known := Kinds[i.Kind]
 	switch {
 	case i.Version != Version:
 		return nil, fmt.Errorf("it is of version %d of the layout, not %d", i.Version, Version)

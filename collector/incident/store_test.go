@@ -5,7 +5,6 @@ package incident
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -175,70 +174,52 @@ func TestDirectoryThatFails(t *testing.T) {
 		parent := filepath.Join(t.TempDir(), "parent")
 		dir := filepath.Join(parent, "dir")
 		must(t, inTheWay(dir))
-		synctest.Test(t, func(t *testing.T) {
-			var out bytes.Buffer
-			s := NewStore(dir, Most, log.NewLogfmtLogger(log.NewSyncWriter(&out)))
-			_, err := os.ReadDir(dir)
-			equal(t, strings.Count(out.String(), "\n") == 1, err != nil, "%s: whether the log says that it cannot be read", name)
-			ctx, cancel := context.WithCancel(t.Context())
-			var running sync.WaitGroup
-			running.Go(func() { s.Run(ctx) })
-			for n, want := range []gpu.Opt[bool]{gpu.Some(false), gpu.Some(false), gpu.Some(false), gpu.Some(true), gpu.Some(false)} {
-				switch n {
-				case 0:
-					equal(t, s.Now().Written, gpu.Opt[bool]{}, "%s: whether all are written before there is one", name)
-				case 3:
-					_ = os.Remove(parent) // if it is a file
-					must(t, os.RemoveAll(filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom.json")))
-					must(t, os.MkdirAll(dir, 0o700))
-				case 4:
-					equal(t, len(filesIn(t, dir)), 4, "%s: files", name)
-					must(t, os.RemoveAll(parent))
-				}
-				s.Add(later(time.Duration(n) * time.Hour))
-				time.Sleep(saveInterval)
-				synctest.Wait()
-				equal(t, s.Now().Written, want, "%s: whether all are written with number %d", name, n)
+		var out bytes.Buffer
+		s := NewStore(dir, Most, log.NewLogfmtLogger(&out))
+		_, err := os.ReadDir(dir)
+		equal(t, strings.Count(out.String(), "\n") == 1, err != nil, "%s: whether the log says that it cannot be read", name)
+		s.Save()
+		equal(t, s.Now().Written, gpu.Opt[bool]{}, "%s: whether all are written before there is one", name)
+		for n, want := range []bool{false, false, false, true, false} {
+			switch n {
+			case 3:
+				_ = os.Remove(parent) // if it is a file
+				must(t, os.RemoveAll(filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom.json")))
+				must(t, os.MkdirAll(dir, 0o700))
+			case 4:
+				equal(t, len(filesIn(t, dir)), 4, "%s: files", name)
+				must(t, os.RemoveAll(parent))
 			}
-			cancel()
-			running.Wait()
-			equal(t, strings.Count(out.String(), "cannot be written"), 2, "%s: lines of the log on what was not written", name)
-			equal(t, len(s.Now().List), 5, "%s: incidents in memory", name)
-		})
+			s.Add(later(time.Duration(n) * time.Hour))
+			s.Save()
+			equal(t, s.Now().Written, gpu.Some(want), "%s: whether all are written with number %d", name, n)
+		}
+		equal(t, strings.Count(out.String(), "cannot be written"), 2, "%s: lines of the log on what was not written", name)
+		equal(t, len(s.Now().List), 5, "%s: incidents in memory", name)
 	}
 }
 
-// TestWhatFailsIsTriedAgain has a file that cannot be written for a while, and no other incident after it: it is written soon after that
-// is possible, and what is on the disk already is not written again.
+// TestWhatFailsIsTriedAgain has a file that cannot be written for a while, and no other incident after it: it is written once that is
+// possible, and what is on the disk already is not written again.
 func TestWhatFailsIsTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		first, second := filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom.json"), filepath.Join(dir, "incident-20260301T130000.000Z-gpu0-oom.json")
-		s := NewStore(dir, Most, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { s.Run(ctx) })
-		s.Add(later(2 * time.Hour))
-		must(t, os.Mkdir(second, 0o700))
-		s.Add(later(time.Hour))
-		s.Add(later(0))
-		time.Sleep(saveInterval)
-		synctest.Wait()
-		must(t, os.WriteFile(first, []byte("it was written"), 0o600))
-		time.Sleep(10 * saveInterval)
-		synctest.Wait()
-		equal(t, s.Now().Written, gpu.Some(false), "whether all are written")
-		must(t, os.Remove(second))
-		time.Sleep(saveInterval)
-		synctest.Wait()
-		equal(t, s.Now().Written, gpu.Some(true), "whether all are written later")
-		equal(t, len(filesIn(t, dir)), 3, "files")
-		text, err := os.ReadFile(first)
-		must(t, err)
-		equal(t, string(text), "it was written", "what was on the disk")
-		cancel()
-		running.Wait()
-	})
+	dir := t.TempDir()
+	first, second := filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom.json"), filepath.Join(dir, "incident-20260301T130000.000Z-gpu0-oom.json")
+	s := NewStore(dir, Most, nil)
+	must(t, os.Mkdir(second, 0o700))
+	for n := range 3 {
+		s.Add(later(time.Duration(n) * time.Hour))
+	}
+	s.Save()
+	must(t, os.WriteFile(first, []byte("it was written"), 0o600))
+	s.Save()
+	equal(t, s.Now().Written, gpu.Some(false), "whether all are written")
+	must(t, os.Remove(second))
+	s.Save()
+	equal(t, s.Now().Written, gpu.Some(true), "whether all are written later")
+	equal(t, len(filesIn(t, dir)), 3, "files")
+	text, err := os.ReadFile(first)
+	must(t, err)
+	equal(t, string(text), "it was written", "what was on the disk")
 }
 
 // TestTooLarge has an incident that is larger than the next exporter would read.

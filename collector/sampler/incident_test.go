@@ -104,8 +104,8 @@ func TestCrashLoopHasIncidents(t *testing.T) {
 	})
 }
 
-// TestDeathWhileUnread has a process die while its GPU cannot be read for a moment: the incident is of the last sample, and has the exit
-// code of the container once that is known.
+// TestDeathWhileUnread has an XID error and the death of a process while a GPU cannot be read for a moment: the incidents are of the last
+// sample, and have the exit code of the container once that is known. They are soon on the disk.
 func TestDeathWhileUnread(t *testing.T) {
 	d := newGPU(0, func(second int) (gpu.Sample, error) {
 		switch {
@@ -117,17 +117,26 @@ func TestDeathWhileUnread(t *testing.T) {
 		return flat(1 << 30)(second)
 	})
 	o, _ := containerEnds(badly)
-	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, _ *lines) {
-		after(108 * time.Second)
+	dir, source := t.TempDir(), &scriptSource{devices: []gpu.Device{d}}
+	setup := func(c *Config) { c.Owners, c.Incidents = o, incident.NewStore(dir, incident.Most, nil) }
+	runSampler(t, source, setup, func(s *Sampler, _ *lines) {
+		after(102500 * time.Millisecond)
+		source.events <- gpu.Event{UUID: "GPU-0", XID: 31, Time: time.Now()}
+		after(5500 * time.Millisecond)
 		list := incidentsOf(s)
-		if len(list) != 1 {
+		if len(list) != 2 {
 			t.Fatalf("incidents %+v", list)
 		}
-		i := list[0]
+		whole(t, list[0])
+		equal(t, fmt.Sprint(list[0].Kind, list[0].Time, len(list[0].Processes)), fmt.Sprint(incident.XID, scriptTime(100), 1), "kind of the first, its time, processes")
+		i := list[1]
 		whole(t, i)
 		equal(t, fmt.Sprint(i.Time, i.Used.V>>30, len(i.Processes), i.Processes[0].Used.V>>30, i.Processes[0].ExitCode), fmt.Sprint(scriptTime(100), 78, 1, 77, gpu.Opt[int32]{}), "time, use, processes, their use, exit code")
 		after(20 * time.Second)
-		equal(t, incidentsOf(s)[0].Processes[0].ExitCode, gpu.Some(int32(1)), "exit code")
+		equal(t, incidentsOf(s)[1].Processes[0].ExitCode, gpu.Some(int32(1)), "exit code")
+		list = incident.NewStore(dir, incident.Most, nil).Now().List
+		equal(t, len(list), 2, "incidents on the disk")
+		equal(t, list[1].Processes[0].ExitCode, gpu.Some(int32(1)), "exit code on the disk") // of one time, by kind
 	})
 }
 
