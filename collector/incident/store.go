@@ -83,33 +83,28 @@ func (s *Store) Now() Snapshot {
 	return Snapshot{slices.Clone(s.now.List), maps.Clone(s.now.Counts), s.now.Written}
 }
 
-// Add counts an incident, gives it its ID and text, and keeps it.
+// Add counts an incident, gives it its ID and text, keeps it and logs it. In a storm it only counts it.
 func (s *Store) Add(i *Incident) {
-	if s.keep(i) {
-		level.Warn(s.logger).Log("msg", i.Text, "kind", i.Kind, "page", Page+"#"+i.ID)
-	}
-}
-
-// keep is Add without the log and the disk. It reports whether there was a place: in a storm there is none.
-func (s *Store) keep(i *Incident) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.now.Counts[Count{Kind: i.Kind}]++
 	if Kinds[i.Kind] {
 		s.now.Counts[Count{i.Kind, i.Finding.By}]++
 	}
 	list, half := s.now.List, s.most/2
-	if len(list) >= half && i.Time.Sub(list[half-1].Time).Abs() < time.Minute { // the clock may have been set back
-		return false
+	storm := len(list) >= half && i.Time.Sub(list[half-1].Time).Abs() < time.Minute // the clock may have been set back
+	if !storm {
+		i.Version, i.Text = Version, i.describe()
+		id := fmt.Sprintf("%s-gpu%s-%s", i.Time.UTC().Format("20060102T150405.000Z"), i.GPU, i.Kind)
+		i.ID = id
+		for same := 2; slices.ContainsFunc(list, func(x *Incident) bool { return x.ID == i.ID }); same++ {
+			i.ID = fmt.Sprintf("%s-%d", id, same)
+		}
+		s.now.List = slices.Insert(list[:min(len(list), s.most-1)], 0, i)
 	}
-	i.Version, i.Text = Version, i.describe()
-	id := fmt.Sprintf("%s-gpu%s-%s", i.Time.UTC().Format("20060102T150405.000Z"), i.GPU, i.Kind)
-	i.ID = id
-	for same := 2; slices.ContainsFunc(list, func(x *Incident) bool { return x.ID == i.ID }); same++ {
-		i.ID = fmt.Sprintf("%s-%d", id, same)
+	s.mu.Unlock()
+	if !storm {
+		level.Warn(s.logger).Log("msg", i.Text, "kind", i.Kind, "page", Page+"#"+i.ID)
 	}
-	s.now.List = slices.Insert(list[:min(len(list), s.most-1)], 0, i)
-	return true
 }
 
 // Exited notes the exit code of a container in the incidents of its processes.
@@ -130,9 +125,9 @@ func (s *Store) Exited(containerID string, code int32) {
 // Save writes the incidents that are not on the disk. Call it again and again: what could not be written is written then.
 func (s *Store) Save() {
 	s.mu.Lock()
-	list, before, failed := slices.Clone(s.now.List), s.saved, s.now.Written == gpu.Some(false)
+	list, before, fails := slices.Clone(s.now.List), s.saved, s.now.Written == gpu.Some(false)
 	s.mu.Unlock()
-	if s.dir == "" || slices.Equal(list, before) && !failed {
+	if s.dir == "" || slices.Equal(list, before) && !fails {
 		return
 	}
 	var err error
@@ -144,7 +139,7 @@ func (s *Store) Save() {
 		err = cmp.Or(err, failed)
 		return failed != nil
 	})
-	if err = cmp.Or(err, s.clear()); err != nil && !failed {
+	if err = cmp.Or(err, s.clear()); err != nil && !fails {
 		level.Error(s.logger).Log("msg", "incidents cannot be written, they are kept in memory", "dir", s.dir, "err", err)
 	}
 	s.mu.Lock()

@@ -121,11 +121,6 @@ func (h *history) reach(t time.Duration) int {
 	return i
 }
 
-// since returns when a course to that time begins: there may be no sample before it, or none at all.
-func (h *history) since(to time.Duration) time.Duration {
-	return max(min(h.first, to), to-incident.Span).Truncate(incident.Step)
-}
-
 // add adds a sample.
 func (h *hour) add(t time.Duration, x float32) {
 	step := uint32(t/incident.Step) + 1
@@ -136,7 +131,7 @@ func (h *hour) add(t time.Duration, x float32) {
 	b.high = max(b.high, x)
 }
 
-// course returns the highest use in each step from one time to another, which is never empty, and the last one that is known.
+// course returns the highest use in each step from one time to another, and the last one that is known.
 func (h *hour) course(from, to time.Duration) (list []gpu.Opt[uint64], last gpu.Opt[uint64]) {
 	for t := from; t <= to; t += incident.Step {
 		step := uint32(t/incident.Step) + 1

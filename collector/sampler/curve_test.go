@@ -224,8 +224,7 @@ func TestHour(t *testing.T) {
 			h.add(begin+time.Duration(s.second)*time.Second, s.used, &detector.Verdict{})
 		}
 		to := begin + c.since + time.Duration(len(c.want)-1)*incident.Step
-		equal(t, h.since(to), begin+c.since, "%s: its begin", name)
-		course, last := h.hour.course(h.since(to), to)
+		course, last := h.hour.course(begin+c.since, to)
 		equal(t, course, c.want, "%s", name)
 		equal(t, last, c.last, "%s: the last one", name)
 	}
@@ -239,7 +238,7 @@ func TestHourIsBounded(t *testing.T) {
 		h.add(begin+time.Duration(i)*time.Second, gpu.Some(uint64(i)), &detector.Verdict{})
 	}
 	last := begin + (seconds-1)*time.Second
-	course, known := h.hour.course(h.since(last), last)
+	course, known := h.hour.course((last - incident.Span).Truncate(incident.Step), last)
 	equal(t, len(course), incident.MaxCourse, "values")
 	equal(t, course[len(course)-1], gpu.Some(uint64(seconds-1)), "the last value")
 	equal(t, known, course[len(course)-1], "the last value that is known")

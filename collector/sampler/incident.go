@@ -32,7 +32,7 @@ func (l *loop) tell(i *incident.Incident, key MemoryKey, now *DeviceState, about
 			to = max(to, e.seen)
 		}
 	}
-	from := m.history.since(to)
+	from := (to - incident.Span).Truncate(incident.Step)
 	i.Time, i.Start, i.Step = l.wall(to), l.wall(from), incident.Step.Seconds()
 	i.Course, i.Used = m.history.hour.course(from, to)
 	users := l.users(of, about)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -36,11 +35,11 @@ func scriptTime(second int) time.Time {
 // lastOf returns the last value of a course.
 func lastOf(course []gpu.Opt[uint64]) gpu.Opt[uint64] { return course[len(course)-1] }
 
-// whole checks what each incident has: lists, and a course that ends with it.
+// whole checks what each incident has: lists, and the course of an hour that ends with it.
 func whole(t *testing.T, i *incident.Incident) {
 	t.Helper()
-	end := i.Start.Add(time.Duration(len(i.Course)) * incident.Step)
-	if i.Course == nil || i.Processes == nil || !i.Start.Before(i.Time) || i.Time.Sub(i.Start) >= incident.Span+incident.Step || end.Before(i.Time) || end.Sub(i.Time) > incident.Step {
+	begin := i.Time.Add(-incident.Span).Truncate(incident.Step)
+	if i.Processes == nil || !i.Start.Equal(begin) || len(i.Course) != incident.MaxCourse {
 		t.Errorf("incident of %s begins %s and has %d values, %d processes", i.Time, i.Start, len(i.Course), len(i.Processes))
 	}
 	for _, p := range i.Processes {
@@ -138,23 +137,6 @@ func TestDeathWhileUnread(t *testing.T) {
 		equal(t, len(list), 2, "incidents on the disk")
 		equal(t, list[1].Processes[0].ExitCode, gpu.Some(int32(1)), "exit code on the disk") // of one time, by kind
 	})
-}
-
-// TestLastIncidentIsWritten has an XID error just before the end of the exporter, while the GPU is being read: its file is there.
-func TestLastIncidentIsWritten(t *testing.T) {
-	dir := t.TempDir()
-	source := &scriptSource{devices: []gpu.Device{newGPU(0, func(second int) (gpu.Sample, error) {
-		time.Sleep(500 * time.Millisecond) // of the bubble
-		return flat(1 << 30)(second)
-	})}}
-	runSampler(t, source, func(c *Config) { c.Incidents = incident.NewStore(dir, incident.Most, nil) }, func(*Sampler, *lines) {
-		after(29100 * time.Millisecond) // a reading takes from 29 s to 29.5 s
-		source.events <- gpu.Event{UUID: "GPU-0", XID: 79, Time: time.Now()}
-		after(0)
-	})
-	if files, err := filepath.Glob(filepath.Join(dir, "incident-*-gpu0-xid.json")); err != nil || len(files) != 1 {
-		t.Errorf("files %s, %v", files, err)
-	}
 }
 
 // probes have one process tell of its refusal.
@@ -448,26 +430,24 @@ func TestRefusalIncident(t *testing.T) {
 	equal(t, list[0].Processes[0].Lines, []gpu.Line{{Line: "a.py:3 step", Bytes: 30 << 30}}, "lines")
 }
 
-// TestIncidentOfAGap has a program end in a gap of a history, of which the detector learns before it judges: the incident has the course
-// to the gap. If the gap is longer than the history, no course is left but its last value, and it does not begin after its end.
+// TestIncidentOfAGap has a program end in a gap of a history that is longer than a course. The detector learns of that before it judges:
+// the incident has the course to the gap, but for the value whose place in the ring the sample after it took.
 func TestIncidentOfAGap(t *testing.T) {
-	for gap, values := range map[time.Duration]int{2 * time.Hour: 50, 10 * time.Hour: 1} {
-		shared := sharedGPU{func(float64) float64 { return 39.4 }, 40, nil}
-		list := incidentsOffline(t, nil, 2, 100, func(n int) *gpu.Sample {
-			at := time.Duration(n) * 10 * time.Second
-			if n >= 50 {
-				at += gap
-			}
-			s := shared.at(at)
-			if n >= 50 {
-				s.Processes, s.Memory.Used.V = s.Processes[1:], 41<<30
-			}
-			return s
-		})
-		equal(t, len(list), 1, "%s: incidents", gap)
-		i := list[0]
-		equal(t, i.Time.Sub(i.Start), time.Duration(values-1)*incident.Step, "%s: from its begin to its end", gap)
-		equal(t, len(i.Course), values, "%s: values", gap)
-		equal(t, fmt.Sprint(i.Used.V>>30, i.Processes[0].Used.V>>30), "79 39", "%s: used memory", gap)
-	}
+	shared := sharedGPU{func(float64) float64 { return 39.4 }, 40, nil}
+	list := incidentsOffline(t, nil, 2, 100, func(n int) *gpu.Sample {
+		at := time.Duration(n) * 10 * time.Second
+		if n >= 50 {
+			at += 2 * time.Hour
+		}
+		s := shared.at(at)
+		if n >= 50 {
+			s.Processes, s.Memory.Used.V = s.Processes[1:], 41<<30
+		}
+		return s
+	})
+	equal(t, len(list), 1, "incidents")
+	i := list[0]
+	whole(t, i)
+	known := slices.DeleteFunc(i.Course, func(v gpu.Opt[uint64]) bool { return !v.OK })
+	equal(t, fmt.Sprint(len(known), i.Used.V>>30, i.Processes[0].Used.V>>30), "49 79 39", "known values, used memory, that of the program")
 }
