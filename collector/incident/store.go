@@ -132,9 +132,12 @@ func (s *Store) Save() {
 	}
 	var err error
 	saved := slices.DeleteFunc(list, func(i *Incident) bool {
-		var failed error
-		if !slices.Contains(before, i) {
-			failed = s.write(i)
+		if slices.Contains(before, i) {
+			return false
+		}
+		text, failed := json.Marshal(i)
+		if failed == nil {
+			failed = file.Write(filepath.Join(s.dir, prefix+i.ID+suffix), text)
 		}
 		err = cmp.Or(err, failed)
 		return failed != nil
@@ -145,15 +148,6 @@ func (s *Store) Save() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.saved, s.now.Written = saved, gpu.Some(err == nil)
-}
-
-// write writes an incident.
-func (s *Store) write(i *Incident) error {
-	text, err := json.Marshal(i)
-	if err != nil {
-		return err
-	}
-	return file.Write(filepath.Join(s.dir, prefix+i.ID+suffix), text)
 }
 
 // clear removes the oldest files beyond the most.
@@ -206,8 +200,7 @@ func parse(text []byte, err error) (*Incident, error) {
 	case i.Version != Version:
 		return nil, fmt.Errorf("it is of version %d of the layout, not %d", i.Version, Version)
 	case !known || i.Step != Step.Seconds() || len(i.Course) > MaxCourse || len(i.Processes) > MaxProcesses,
-		i.Start.Year() < 1970 || i.Time.Year() > 2200 || i.Start.After(i.Time) || i.Time.Sub(i.Start) >= Span+Step,
-		i.Finding.At != nil && i.Finding.At.After(i.Time):
+		i.Time.Year() < 1970 || i.Time.Year() > 2200, i.Finding.At != nil && i.Finding.At.After(i.Time):
 		return nil, errors.New("it is no incident")
 	}
 	return i, nil

@@ -47,6 +47,16 @@ func whole(t *testing.T, i *incident.Incident) {
 	}
 }
 
+// only returns the only incident of a list.
+func only(t *testing.T, list []*incident.Incident) *incident.Incident {
+	t.Helper()
+	if len(list) != 1 {
+		t.Fatalf("%d incidents: %+v", len(list), list)
+	}
+	whole(t, list[0])
+	return list[0]
+}
+
 // looping is a GPU on which a program grows until the memory is full every 1000 s, and begins again 16 s later. Another one takes
 // what it leaves at once, within the same step of the courses.
 func looping(second int) (gpu.Sample, error) {
@@ -170,12 +180,7 @@ func TestRefusalsAreIncidents(t *testing.T) {
 			after(100*time.Second + 500*time.Millisecond)
 			p.refusal.Store(&allocator.Refusal{Asked: 2 << 30, Lines: []gpu.Line{{Line: "serve.py:41 handle", Bytes: 4 << 30}}})
 			after(10 * time.Second)
-			list := incidentsOf(s)
-			if len(list) != 1 {
-				t.Fatalf("pid %d: %d incidents", pid, len(list))
-			}
-			i := list[0]
-			whole(t, i)
+			i := only(t, incidentsOf(s))
 			equal(t, fmt.Sprint(i.Kind, i.Ended, i.Asked.V>>30, i.Processes[0].PID, i.Processes[0].Ended), fmt.Sprint(incident.Refused, ended, 2, pid, ended > 0), "it")
 			equal(t, i.Processes[0].Lines, []gpu.Line{{Line: "serve.py:41 handle", Bytes: 4 << 30}}, "lines")
 		})
@@ -294,12 +299,7 @@ func TestMIGIncident(t *testing.T) {
 	})
 	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
 		after(200 * time.Second)
-		list := incidentsOf(s)
-		if len(list) != 1 {
-			t.Fatalf("incidents %+v", list)
-		}
-		i := list[0]
-		whole(t, i)
+		i := only(t, incidentsOf(s))
 		equal(t, fmt.Sprint(i.Kind, " ", i.Memory, i.Time, len(i.Processes), i.Processes[0].PID), fmt.Sprint("oom GPU 0, MIG 1 (1g.10gb)", scriptTime(100), 1, 1), "kind, memory, time, processes")
 		equal(t, i.Used.V, uint64(10<<30-1<<20), "used memory of the instance")
 	})
@@ -350,11 +350,7 @@ func TestIncidentBetweenVerdicts(t *testing.T) {
 				return s
 			})
 			name := fmt.Sprintf("%s, if 1 of %d samples is judged", c.kind, every+1)
-			if len(list) != 1 {
-				t.Fatalf("%s: %d incidents", name, len(list))
-			}
-			i := list[0]
-			whole(t, i)
+			i := only(t, list)
 			var pids []uint32
 			for _, p := range i.Processes {
 				pids = append(pids, p.PID)
@@ -445,9 +441,7 @@ func TestIncidentOfAGap(t *testing.T) {
 		}
 		return s
 	})
-	equal(t, len(list), 1, "incidents")
-	i := list[0]
-	whole(t, i)
+	i := only(t, list)
 	known := slices.DeleteFunc(i.Course, func(v gpu.Opt[uint64]) bool { return !v.OK })
 	equal(t, fmt.Sprint(len(known), i.Used.V>>30, i.Processes[0].Used.V>>30), "49 79 39", "known values, used memory, that of the program")
 }

@@ -41,14 +41,14 @@ func NewIncidents(h *Config) http.Handler {
 
 // Plot draws the last hour of a memory; "" if nothing is known of it.
 func (v *incidentsView) Plot(i *incident.Incident) template.HTML {
-	from, to := sinceEpoch(i.Start), sinceEpoch(i.Time)
+	to := sinceEpoch(i.Time)
 	p := &plot.Plot{
 		ID: "plot-" + i.ID, Title: "Memory used before the incident", Description: i.Text, Location: v.Location, Height: memoryHeight,
-		From: min(from, to-shortestAxis), To: to, Used: &plot.Envelope{}, Capacity: float64(i.Capacity.V), Ends: []time.Duration{to},
+		From: to - incident.Span, To: to, Used: &plot.Envelope{}, Capacity: float64(i.Capacity.V), Ends: []time.Duration{to},
 	}
 	for n, used := range i.Course {
 		if used.OK {
-			p.Used.Add(min(from+time.Duration(n)*incident.Step, to), float64(used.V))
+			p.Used.Add(to-time.Duration(len(i.Course)-1-n)*incident.Step, float64(used.V))
 		}
 	}
 	if _, _, ok := p.Used.Extremes(); !ok {
