@@ -104,7 +104,7 @@ func New(source gpu.Source, cfg Config) (*Sampler, error) {
 	if cfg.Owners != nil {
 		cfg.Owners.NameWith(s.secret)
 		s.jobs.Store(&jobsState{})
-		s.ends = newEnds(s.heights, cfg.Owners, cfg.Incidents)
+		s.ends = &ends{heights: s.heights, owners: cfg.Owners, incidents: cfg.Incidents}
 	}
 	s.Configure(cfg.Resolve)
 	return s, nil
@@ -123,7 +123,7 @@ func (s *Sampler) Run(ctx context.Context) {
 		tasks = append(tasks, s.cfg.Allocators.Run)
 	}
 	if s.cfg.Owners != nil {
-		tasks = append(tasks, s.cfg.Owners.Run, s.followJobs, s.ends.run)
+		tasks = append(tasks, s.cfg.Owners.Run, s.followJobs, every(askInterval, func() { s.ends.ask(ctx) }))
 	}
 	for _, task := range tasks {
 		s.running.Go(func() { task(ctx) })
