@@ -141,7 +141,15 @@ func TestEndsAreBounded(t *testing.T) {
 		cancel()
 		<-ended
 	})
-	e := &ends{}
+	var e *ends
+	e = &ends{owners: &owners{ended: func() (code gpu.Opt[int32], known bool) {
+		e.add(1, "c2", 0) // while somebody is asked
+		return gpu.Some(int32(1)), true
+	}}, incidents: incident.NewStore("", incident.Most, nil), waiting: []departed{{since: time.Now().Add(-firstAsked)}}}
+	e.ask(t.Context())
+	if len(e.waiting) != 1 || e.waiting[0].container != "c2" {
+		t.Errorf("%+v wait", e.waiting)
+	}
 	if n := testing.AllocsPerRun(1000, func() { e.add(1, "c1", 1) }); n > 0 {
 		t.Errorf("%g allocations", n)
 	}

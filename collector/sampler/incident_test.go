@@ -149,6 +149,31 @@ func TestDeathWhileUnread(t *testing.T) {
 	})
 }
 
+// TestSeveralDie has three processes die at once, one of which is too young for series: the largest comes first.
+func TestSeveralDie(t *testing.T) {
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		all := []gpu.Process{process(1, 10<<30), process(2, 20<<30), process(4, 2<<30), process(5, 3<<30), process(3, 43<<30)}
+		all[4].Started = gpu.Some(scriptStart + 95*time.Second)
+		switch {
+		case second <= 95:
+			return flat(35<<30, all[:4]...)(second)
+		case second <= 100:
+			return flat(78<<30, all...)(second)
+		}
+		return flat(5<<30, all[2:4]...)(second)
+	})
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
+		after(110 * time.Second)
+		i := only(t, incidentsOf(s))
+		var got []string
+		for _, p := range i.Processes {
+			got = append(got, fmt.Sprint(p.PID, " ", p.Ended, " ", p.Used.V>>30))
+		}
+		equal(t, got, []string{"3 true 43", "2 true 20", "1 true 10", "5 false 3", "4 false 2"}, "processes")
+		equal(t, i.Ended, 3, "ended")
+	})
+}
+
 // probes have one process tell of its refusal.
 type probes struct {
 	Allocators
@@ -176,13 +201,19 @@ func TestRefusalsAreIncidents(t *testing.T) {
 			}
 			return flat(60<<30, process(2, 10<<30), process(1, 5<<30))(second)
 		})
-		runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Allocators = p }, func(s *Sampler, _ *lines) {
+		source := &scriptSource{devices: []gpu.Device{d}}
+		runSampler(t, source, func(c *Config) { c.Allocators = p }, func(s *Sampler, _ *lines) {
 			after(100*time.Second + 500*time.Millisecond)
 			p.refusal.Store(&allocator.Refusal{Asked: 2 << 30, Lines: []gpu.Line{{Line: "serve.py:41 handle", Bytes: 4 << 30}}})
 			after(10 * time.Second)
 			i := only(t, incidentsOf(s))
 			equal(t, fmt.Sprint(i.Kind, i.Ended, i.Asked.V>>30, i.Processes[0].PID, i.Processes[0].Ended), fmt.Sprint(incident.Refused, ended, 2, pid, ended > 0), "it")
 			equal(t, i.Processes[0].Lines, []gpu.Line{{Line: "serve.py:41 handle", Bytes: 4 << 30}}, "lines")
+			source.events <- gpu.Event{UUID: "GPU-0", XID: 31, Time: time.Now()}
+			after(10 * time.Second)
+			for _, p := range incidentsOf(s)[1].Processes {
+				equal(t, p.Lines, nil, "lines of pid %d in a later incident", p.PID)
+			}
 		})
 	}
 }
