@@ -73,7 +73,7 @@ func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], m *memory) map[strin
 	case detector.KindResidual:
 		labels["scope"] = "residual"
 	case detector.KindMember:
-		o := l.processes.lastOwner(processKey{s.Key, m.Instance})
+		o := l.processes.entry(processKey{s.Key, m.Instance}).owner
 		labels["scope"], labels["pid"] = "process", strconv.FormatUint(uint64(s.Key.PID), 10)
 		labels["process"], labels["container"] = o.Process, o.Container
 		labels["namespace"], labels["pod"], labels["slurm_job"] = o.Namespace, o.Pod, o.SlurmJob
