@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -102,19 +103,19 @@ var incidentMetrics = []metric{
 			"allocator (a probe saw an out-of-memory), gpu_lost, xid (an XID error that ends programs).",
 		[]string{"kind"},
 		func(s *sampler.State, e *emitter) {
-			for c, n := range s.Incidents.Counts {
-				if c.By == "" {
-					e.emit(float64(n), string(c.Kind))
-				}
+			for kind := range incident.Kinds { // increase() does not see the first one of a series that begins with it
+				e.emit(float64(s.Incidents.Counts[incident.Count{Kind: kind}]), string(kind))
 			}
 		}),
 	counters("gpu_incidents_foreseen_total",
 		"Incidents of the kinds that growth can foretell, by the most urgent alert that was there before: page, ticket or nothing.",
 		[]string{"kind", "by"},
 		func(s *sampler.State, e *emitter) {
-			for c, n := range s.Incidents.Counts {
-				if c.By != "" {
-					e.emit(float64(n), string(c.Kind), c.By)
+			for kind, foreseeable := range incident.Kinds {
+				for _, by := range [...]string{"page", "ticket", "nothing"} {
+					if foreseeable {
+						e.emit(float64(s.Incidents.Counts[incident.Count{Kind: kind, By: by}]), string(kind), by)
+					}
 				}
 			}
 		}),

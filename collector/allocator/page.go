@@ -73,9 +73,8 @@ func parsePage(b []byte) (page, error) {
 		return page{}, err
 	}
 	le := binary.LittleEndian
-	p := page{sequence: le.Uint64(b[16:]), start: le.Uint64(b[24:])}
+	p := page{sequence: le.Uint64(b[16:]), start: le.Uint64(b[24:]), refusals: le.Uint32(b[36:])}
 	n := le.Uint32(b[32:])
-	p.refusals = le.Uint32(b[36:])
 	if size := le.Uint16(b[10:]); size != recordSize || n > maxRecords {
 		return page{}, fmt.Errorf("%d records of %d bytes", n, size)
 	}

@@ -33,7 +33,7 @@ func TestRefusal(t *testing.T) {
 		t.Errorf("it is %s old", age)
 	}
 	got.Time = time.Time{}
-	want := Refusal{UUID: "0b2f", Asked: 2 << 30, Lines: []Site{{Live: 2 << 30, Line: "app/serve.py:41 handle"}}}
+	want := Refusal{UUID: "0b2f", Asked: 2 << 30, Lines: []gpu.Line{{Bytes: 2 << 30, Line: "app/serve.py:41 handle"}}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}

@@ -64,7 +64,7 @@ func TestHear(t *testing.T) {
 	want(7, 7)
 	lines := c.RefusedOn("GPU-0b", &gpu.Sample{}, &gpu.Process{ID: id}).Lines
 	equal(t, len(lines), maxSites, "lines")
-	equal(t, lines[0], Site{Line: "a_", Live: 5}, "a line")
+	equal(t, lines[0], gpu.Line{Line: "a_", Bytes: 5}, "a line")
 	equal(t, c.RefusedOn("GPU-0c", &gpu.Sample{}, &gpu.Process{ID: id}), nil, "on another GPU")
 
 	answer(1<<32-1, 31, "")

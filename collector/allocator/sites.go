@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // An answer is the probe's reply to a request: probe/README.md has its layout.
@@ -105,7 +107,10 @@ func parseSites(text []byte) (Sites, error) {
 	switch t.State {
 	case SitesRecording, SitesRefused: // the names become labels, and must not change
 	case SitesDone:
-		s.Unsure, s.List = t.Unsure, printableSites(t.Sites)
+		s.Unsure, s.List = t.Unsure, slices.Clone(t.Sites[:min(len(t.Sites), maxSites)])
+		for i := range s.List {
+			s.List[i].clean()
+		}
 		slices.SortStableFunc(s.List, func(a, b Site) int { return cmp.Compare(b.Growth, a.Growth) })
 	default:
 		return Sites{}, errors.New("its state is none")
@@ -113,13 +118,22 @@ func parseSites(text []byte) (Sites, error) {
 	return s, nil
 }
 
+// clean leaves names that print, and keeps nothing else that the process wrote.
+func (s *Site) clean() {
+	s.UUID, s.Line = bareUUID(printable(s.UUID, 48)), printable(s.Line, maxLine)
+	s.Frames = append([]string(nil), s.Frames[:min(len(s.Frames), maxFrames)]...)
+	for i, f := range s.Frames {
+		s.Frames[i] = printable(f, maxLine)
+	}
+}
+
 // Refusal is an allocation for which a GPU had no memory left.
 type Refusal struct {
 	Time  time.Time // on the clock of the process
 	UUID  string    // as Record.UUID
 	Asked uint64    // bytes
-	// Lines hold most, the largest first: Site.Live of each. Without lines, they are the largest blocks.
-	Lines []Site
+	// Lines hold most, the largest first. Without a name, they are the largest blocks.
+	Lines []gpu.Line
 }
 
 // parseRefusal parses the text of a refusal.
@@ -133,25 +147,11 @@ func parseRefusal(text []byte) (*Refusal, error) {
 	if err := json.Unmarshal(text, &t); err != nil {
 		return nil, fmt.Errorf("its text: %w", err)
 	}
-	lines := printableSites(t.Sites)
-	for i := range lines {
-		lines[i].Frames = nil // a probe tells none, and they would be kept as long as the process
+	r := &Refusal{Time: time.UnixMilli(int64(min(max(t.Time, 0), 1e12) * 1000)), UUID: bareUUID(printable(t.UUID, 48)), Asked: t.Asked}
+	for _, s := range t.Sites[:min(len(t.Sites), maxSites)] {
+		r.Lines = append(r.Lines, gpu.Line{Line: printable(s.Line, maxLine), Bytes: s.Live})
 	}
-	return &Refusal{Time: time.UnixMilli(int64(min(max(t.Time, 0), 1e12) * 1000)), UUID: bareUUID(printable(t.UUID, 48)), Asked: t.Asked, Lines: lines}, nil
-}
-
-// printableSites returns the first sites, with names that print. It keeps nothing else that the process wrote.
-func printableSites(sites []Site) []Site {
-	list := slices.Clone(sites[:min(len(sites), maxSites)])
-	for i := range list {
-		site := &list[i]
-		site.UUID, site.Line = bareUUID(printable(site.UUID, 48)), printable(site.Line, maxLine)
-		site.Frames = append([]string(nil), site.Frames[:min(len(site.Frames), maxFrames)]...)
-		for j, f := range site.Frames {
-			site.Frames[j] = printable(f, maxLine)
-		}
-	}
-	return list
+	return r, nil
 }
 
 // seconds returns a duration of a number that a process chose.

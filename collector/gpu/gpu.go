@@ -366,6 +366,12 @@ type Allocator struct {
 	Limit   Opt[uint64] `json:"limit,omitzero"`
 }
 
+// Line is a line of code, and the memory that it allocated.
+type Line struct {
+	Line  string `json:"line"`
+	Bytes uint64 `json:"bytes"`
+}
+
 // Owner is the owner of a process. Fields that do not apply or are not known are empty. An Owner is immutable once it is
 // shared.
 type Owner struct {

@@ -24,6 +24,8 @@ const (
 	Step = 10 * time.Second
 	// Span is how long a course is at most.
 	Span = time.Hour
+	// MaxCourse is how many values a course has at most.
+	MaxCourse = int(Span/Step) + 1
 	// MaxProcesses is how many processes an incident tells of.
 	MaxProcesses = 8
 )
@@ -40,8 +42,8 @@ const (
 	XID         Kind = "xid"       // an XID error that ends programs
 )
 
-// foreseeable has for all kinds whether growth can foretell them.
-var foreseeable = map[Kind]bool{OutOfMemory: true, Limit: true, Refused: true, Lost: false, XID: false}
+// Kinds has for each kind whether growth can foretell it.
+var Kinds = map[Kind]bool{OutOfMemory: true, Limit: true, Refused: true, Lost: false, XID: false}
 
 // Incident is what was known at one end. It is immutable once a Store has it, and is the document that the exporter writes.
 type Incident struct {
@@ -87,16 +89,10 @@ type Process struct {
 	ExitCode  gpu.Opt[int32]    `json:"exit_code,omitzero"` // of its container
 	Used      gpu.Opt[uint64]   `json:"memory_used_bytes"`
 	Allocator *gpu.Allocator    `json:"allocator,omitempty"`
-	Lines     []Line            `json:"lines,omitempty"` // of code that hold most, as far as they are known
+	Lines     []gpu.Line        `json:"lines,omitempty"` // of code that hold most, as far as they are known
 	Course    []gpu.Opt[uint64] `json:"course_bytes"`
 	// ContainerID is that of its container; "" if it is not known.
 	ContainerID string `json:"-"`
-}
-
-// Line is a line of code, and the memory that it allocated.
-type Line struct {
-	Line  string `json:"line"`
-	Bytes uint64 `json:"bytes"`
 }
 
 // Name names a process for a sentence.
@@ -104,31 +100,24 @@ func (p *Process) Name() string {
 	return finding.Joined(" of ", finding.Process(p.Process, p.PID), p.Place())
 }
 
-// growth returns by how many bytes a process grew over its course, and in what time.
+// growth returns by how many bytes a process has grown since its course began, and in what time.
 func (p *Process) growth() (bytes uint64, over time.Duration) {
-	known := func(v gpu.Opt[uint64]) bool { return v.OK }
-	first := slices.IndexFunc(p.Course, known)
+	first := slices.IndexFunc(p.Course, func(v gpu.Opt[uint64]) bool { return v.OK })
 	if first < 0 {
 		return 0, 0
 	}
-	last := len(p.Course) - 1
-	for !p.Course[last].OK {
-		last--
-	}
-	return p.Course[last].V - min(p.Course[first].V, p.Course[last].V), time.Duration(last-first) * Step
+	return p.Used.V - min(p.Course[first].V, p.Used.V), time.Duration(len(p.Course)-1-first) * Step
 }
 
 // describe says in two sentences what filled the memory, and whether an alert came before.
 func (i *Incident) describe() string {
-	subject, name := (*Process)(nil), "A process"
+	name, text := "A process", ""
 	if len(i.Processes) > 0 && (i.Processes[0].Ended || i.Kind == Refused) {
-		subject = &i.Processes[0]
-		name = subject.Name()
+		name = i.Processes[0].Name()
 	}
 	if i.Ended > 1 {
 		name += fmt.Sprintf(" and %d more", i.Ended-1)
 	}
-	text := ""
 	switch i.Kind {
 	case Lost:
 		text = i.Memory + " was lost"
@@ -139,22 +128,12 @@ func (i *Incident) describe() string {
 	default:
 		text = name + " ended when " + i.Memory + " was full"
 	}
-	if foreseeable[i.Kind] && i.Used.OK && i.Capacity.OK {
+	if Kinds[i.Kind] && i.Used.OK && i.Capacity.OK {
 		text += fmt.Sprintf(" (%s of %s)", humanize.Bytes(float64(i.Used.V)), humanize.Bytes(float64(i.Capacity.V)))
 	}
-	if most, bytes, over := i.filler(); most != nil && most.Used.OK {
-		held := most.Name()
-		if most == subject && i.Ended <= 1 {
-			held = "it"
-		}
-		text += ": " + held + " held " + humanize.Bytes(float64(most.Used.V))
-		if bytes > 0 {
-			text += ", " + humanize.Bytes(float64(bytes)) + " more than " + humanize.Duration(over) + " before"
-		}
-	}
-	text += "."
+	text += i.filled(name) + "."
 	switch at := i.Finding.At; {
-	case !foreseeable[i.Kind]:
+	case !Kinds[i.Kind]:
 		return text
 	case at != nil:
 		return text + " A " + i.Finding.By + " had come " + humanize.Duration(i.Time.Sub(*at)) + " before."
@@ -162,14 +141,26 @@ func (i *Incident) describe() string {
 	return finding.Joined(" ", text, "No alert foretold it.", i.Finding.Reason)
 }
 
-// filler returns the process that grew most, or else holds most, and its growth; nil without processes.
-func (i *Incident) filler() (most *Process, grown uint64, over time.Duration) {
-	for k := range i.Processes {
-		p := &i.Processes[k]
-		bytes, in := p.growth()
-		if most == nil || cmp.Or(cmp.Compare(bytes, grown), cmp.Compare(p.Used.V, most.Used.V)) > 0 {
+// filled says how much the process held that grew most, or else held most; "" if that is not known. subject is what the sentence is about.
+func (i *Incident) filled(subject string) string {
+	var most Process
+	var grown uint64
+	var over time.Duration
+	for _, p := range i.Processes {
+		if bytes, in := p.growth(); cmp.Or(cmp.Compare(bytes, grown), cmp.Compare(p.Used.V, most.Used.V)) > 0 {
 			most, grown, over = p, bytes, in
 		}
 	}
-	return most, grown, over
+	if most.Used.V == 0 {
+		return ""
+	}
+	name := most.Name()
+	if name == subject {
+		name = "it"
+	}
+	text := ": " + name + " held " + humanize.Bytes(float64(most.Used.V))
+	if grown > 0 {
+		text += ", " + humanize.Bytes(float64(grown)) + " more than " + humanize.Duration(over) + " before"
+	}
+	return text
 }

@@ -47,10 +47,10 @@ func readLog(in io.Reader, log *Log) (got, left []string, err error) {
 func readNamed(name string, in io.Reader, log *Log) (got, left []string, err error) {
 	r, err := NewReader(name, in, log)
 	for err == nil {
-		var info gpu.Info
-		var s gpu.Sample
+		var info *gpu.Info
+		var s *gpu.Sample
 		if info, s, err = r.Next(); err == nil {
-			got = append(got, told(info, &s))
+			got = append(got, told(*info, s))
 		}
 	}
 	if r != nil {

@@ -59,7 +59,7 @@ func (l *lineReader) next() (string, error) {
 	for {
 		l.number++
 		line, err := l.whole()
-		line = strings.TrimRight(line, "\r\n")
+		line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
 		if strings.TrimSpace(line) != "" || err != nil {
 			return line, err
 		}

@@ -52,13 +52,14 @@ func NewReader(name string, in io.Reader, log *Log) (*Reader, error) {
 }
 
 // Next returns the next sample and its GPU, which is known by Info.UUID as in New. Info.Index is -1 if the log does not tell
-// it, and Info.Named tells whether Info.UUID is a name. The error is io.EOF at the end, or names file and line.
-func (f *Reader) Next() (gpu.Info, gpu.Sample, error) {
+// it, and Info.Named tells whether Info.UUID is a name. Both are there until the next call, and may be changed. The error is io.EOF
+// at the end, or names file and line.
+func (f *Reader) Next() (*gpu.Info, *gpu.Sample, error) {
 	r, err := f.next()
 	if err != nil {
-		return gpu.Info{}, gpu.Sample{}, err
+		return nil, nil, err
 	}
-	return r.info, r.sample, nil
+	return &r.info, &r.sample, nil
 }
 
 // openRecording opens a file and finds out its format. It reads the first size bytes only; -1 is all there are now.

@@ -18,8 +18,9 @@ import (
 // These bound what the curves cost: 4 KiB a series, and what the loop publishes of the drawn ones every SlowInterval.
 const (
 	// historySpan is how long a history can get: it has the last nine hours.
-	historyBins = 128
-	historySpan = historyBins * 256 * time.Second
+	historyBins  = 128
+	historyWidth = 256 * time.Second
+	historySpan  = historyBins * historyWidth
 	// drawnSuspects and drawnLargest are how many processes of a memory have a curve: the surest of those that leak or are
 	// suspected, and the largest of the others.
 	drawnSuspects = 8
@@ -45,37 +46,28 @@ type Range struct {
 	Low, High float32
 }
 
-// bounds are how long a stretch is at first and at most, and how many are kept.
-type bounds struct {
-	narrow, wide time.Duration
-	most         int
-}
-
-var (
-	ofCurve = bounds{time.Second, historySpan / historyBins, historyBins}
-	ofHour  = bounds{incident.Step, incident.Step, int(incident.Span/incident.Step) + 1}
-)
-
-// history keeps the lowest and the highest sample of each stretch of the last hours, and of each step of the last one for incidents.
-// The zero history is empty.
+// history keeps the lowest and the highest sample of each stretch of the last hours, and the hour for incidents. The zero history is
+// empty.
 type history struct {
-	last        time.Duration
-	hours, hour stretches
+	first, last time.Duration
+	width       time.Duration
+	bins        []span32
+	hour        hour
 	leaks       bool          // at the last sample with a verdict
 	known       bool          // there was such a sample
 	called      time.Duration // when leaks became true; 0 not known
-}
-
-// stretches are the bins from a time on.
-type stretches struct {
-	first, width time.Duration
-	bins         []span32
 }
 
 // span32 is a bin. Without a sample its low is above its high.
 type span32 struct{ low, high float32 }
 
 var emptyBin = span32{float32(math.Inf(1)), float32(math.Inf(-1))}
+
+// hour is a ring of the highest samples in each step of the last hour.
+type hour [incident.MaxCourse]struct {
+	step uint32 // its number; 0 is none
+	high float32
+}
 
 // add adds a sample, if there is one, and the verdict on it. If the clock went back, a new history begins.
 func (h *history) add(t time.Duration, used gpu.Opt[uint64], v *detector.Verdict) {
@@ -86,8 +78,16 @@ func (h *history) add(t time.Duration, used gpu.Opt[uint64], v *detector.Verdict
 		*h = history{}
 	}
 	h.last = t
-	h.hours.add(t, float32(used.V), ofCurve)
-	h.hour.add(t, float32(used.V), ofHour)
+	if len(h.bins) == 0 {
+		h.first, h.width = t.Truncate(time.Second), time.Second
+	}
+	i := h.reach(t)
+	for len(h.bins) <= i {
+		h.bins = append(h.bins, emptyBin)
+	}
+	x, b := float32(used.V), &h.bins[i]
+	b.low, b.high = min(b.low, x), max(b.high, x)
+	h.hour.add(t, x)
 	if !v.Judged {
 		return
 	}
@@ -100,68 +100,60 @@ func (h *history) add(t time.Duration, used gpu.Opt[uint64], v *detector.Verdict
 	h.known, h.leaks = true, v.Leak
 }
 
-func (s *stretches) add(t time.Duration, x float32, within bounds) {
-	if len(s.bins) == 0 {
-		s.first, s.width = t.Truncate(within.narrow), within.narrow
-	}
-	i := s.reach(t, within)
-	for len(s.bins) <= i {
-		s.bins = append(s.bins, emptyBin)
-	}
-	b := &s.bins[i]
-	b.low, b.high = min(b.low, x), max(b.high, x)
-}
-
 // reach returns the bin of a time. It makes room for it: bins become wider, or the oldest ones go.
-func (s *stretches) reach(t time.Duration, within bounds) int {
-	for s.width < within.wide && int((t-s.first)/s.width) >= within.most {
-		s.width *= 2
-		for i := range s.bins {
-			b := s.bins[i]
-			s.bins[i] = emptyBin
-			half := &s.bins[i/2]
+func (h *history) reach(t time.Duration) int {
+	for h.width < historyWidth && (t-h.first)/h.width >= historyBins {
+		h.width *= 2
+		for i := range h.bins {
+			b := h.bins[i]
+			h.bins[i] = emptyBin
+			half := &h.bins[i/2]
 			half.low, half.high = min(half.low, b.low), max(half.high, b.high)
 		}
-		s.bins = s.bins[:(len(s.bins)+1)/2]
+		h.bins = h.bins[:(len(h.bins)+1)/2]
 	}
-	i := int((t - s.first) / s.width)
-	if gone := i - within.most + 1; gone > 0 {
-		s.first += time.Duration(gone) * s.width
-		s.bins = s.bins[:copy(s.bins, s.bins[min(gone, len(s.bins)):])]
+	i := int((t - h.first) / h.width)
+	if gone := i - historyBins + 1; gone > 0 {
+		h.first += time.Duration(gone) * h.width
+		h.bins = h.bins[:copy(h.bins, h.bins[min(gone, len(h.bins)):])]
 		i -= gone
 	}
 	return i
 }
 
-// since returns when a course to that time begins: there may be no sample before it, or none at all.
-func (s *stretches) since(to time.Duration) time.Duration {
-	return max(min(s.first, to), to-incident.Span).Truncate(incident.Step)
+// add adds a sample.
+func (h *hour) add(t time.Duration, x float32) {
+	step := uint32(t/incident.Step) + 1
+	b := &h[step%uint32(len(h))]
+	if b.step != step {
+		b.step, b.high = step, 0
+	}
+	b.high = max(b.high, x)
 }
 
-// course returns the highest use in each step from one time to another. It is never empty.
-func (s *stretches) course(from, to time.Duration) (list []gpu.Opt[uint64]) {
+// course returns the highest use in each step from one time to another, and the last one that is known.
+func (h *hour) course(from, to time.Duration) (list []gpu.Opt[uint64], last gpu.Opt[uint64]) {
 	for t := from; t <= to; t += incident.Step {
-		var v gpu.Opt[uint64]
-		if i := int((t - s.first) / incident.Step); t >= s.first && i < len(s.bins) && s.bins[i] != emptyBin {
-			v = gpu.Some(uint64(s.bins[i].high))
-		}
-		list = append(list, v)
+		step := uint32(t/incident.Step) + 1
+		b := h[step%uint32(len(h))]
+		v := gpu.Some(uint64(b.high)).If(b.step == step)
+		list, last = append(list, v), cmp.Or(v, last)
 	}
-	return list
+	return list, last
 }
 
 // curve returns the curve of the history. ahead is how far the wall clock is ahead of the source's clock.
 func (h *history) curve(troughs []detector.Trough, ahead time.Duration) *Curve {
-	c := &Curve{Width: h.hours.width, Troughs: troughs}
+	c := &Curve{Width: h.width, Troughs: troughs}
 	for i := range troughs {
 		troughs[i].At += ahead
 	}
 	if h.called > 0 {
 		c.Called = h.called + ahead
 	}
-	for i, b := range h.hours.bins {
+	for i, b := range h.bins {
 		if b.low <= b.high {
-			c.Ranges = append(c.Ranges, Range{T: h.hours.first + time.Duration(i)*h.hours.width + ahead, Low: b.low, High: b.high})
+			c.Ranges = append(c.Ranges, Range{T: h.first + time.Duration(i)*h.width + ahead, Low: b.low, High: b.high})
 		}
 	}
 	return c
@@ -197,7 +189,7 @@ func (l *loop) remember(sample *gpu.Sample, state *DeviceState) {
 // makeCurves makes the curves anew.
 func (l *loop) makeCurves(state *DeviceState) {
 	curveOf := func(h *history, m *memory, of detector.Subject[gpu.ProcessID]) *Curve {
-		if m == nil || len(h.hours.bins) == 0 {
+		if m == nil || len(h.bins) == 0 {
 			return nil
 		}
 		return h.curve(m.domain.Troughs(nil, of, h.last-historySpan), l.ahead)

@@ -28,8 +28,8 @@ func TestHistory(t *testing.T) {
 				used = 70 << 30 // a spike of one sample
 			}
 			h.add(at(i), gpu.Some(used), healthy)
-			if len(h.hours.bins) > historyBins {
-				t.Fatalf("%s: %d bins", every, len(h.hours.bins))
+			if len(h.bins) > historyBins {
+				t.Fatalf("%s: %d bins", every, len(h.bins))
 			}
 		}
 		c := h.curve(nil, time.Hour)
@@ -61,7 +61,7 @@ func TestHistory(t *testing.T) {
 	if c := h.curve(nil, 0); c.Called != 0 || len(c.Ranges) != 1 {
 		t.Errorf("after the clock went back: %+v", c)
 	}
-	if size := unsafe.Sizeof(h) + uintptr(ofCurve.most+ofHour.most)*unsafe.Sizeof(emptyBin); size > 4<<10 {
+	if size := unsafe.Sizeof(h) + historyBins*unsafe.Sizeof(emptyBin); size > 4<<10 {
 		t.Errorf("a history has %d bytes", size)
 	}
 }
@@ -210,21 +210,23 @@ func TestHour(t *testing.T) {
 		samples []sample
 		since   time.Duration // after begin
 		want    []gpu.Opt[uint64]
+		last    gpu.Opt[uint64]
 	}{
-		"the highest in each step": {[]sample{{0, used(1)}, {9, used(3)}, {9, used(2)}, {10, used(0)}}, 0, []gpu.Opt[uint64]{used(3), used(0)}},
-		"a gap":                    {[]sample{{5, used(1)}, {35, used(2)}}, 0, []gpu.Opt[uint64]{used(1), none, none, used(2)}},
-		"use that is not known":    {[]sample{{0, used(1)}, {10, none}, {20, none}}, 0, []gpu.Opt[uint64]{used(1)}},
-		"the clock goes back":      {[]sample{{500, used(1)}, {3, used(2)}, {12, used(4)}}, 0, []gpu.Opt[uint64]{used(2), used(4)}},
-		"it goes back in its step": {[]sample{{9, used(1)}, {3, used(2)}}, 0, []gpu.Opt[uint64]{used(2)}},
-		"a gap longer than it":     {[]sample{{0, used(1)}, {9000, used(2)}}, 5400 * time.Second, append(make([]gpu.Opt[uint64], 360), used(2))},
+		"the highest in each step": {[]sample{{0, used(1)}, {9, used(3)}, {9, used(2)}, {10, used(0)}}, 0, []gpu.Opt[uint64]{used(3), used(0)}, used(0)},
+		"a gap":                    {[]sample{{5, used(1)}, {35, used(2)}}, 0, []gpu.Opt[uint64]{used(1), none, none, used(2)}, used(2)},
+		"use that is not known":    {[]sample{{0, used(1)}, {10, none}, {20, none}}, 0, []gpu.Opt[uint64]{used(1), none, none}, used(1)},
+		"the clock goes back":      {[]sample{{500, used(1)}, {3, used(2)}, {12, used(4)}}, 0, []gpu.Opt[uint64]{used(2), used(4)}, used(4)},
+		"it goes back in its step": {[]sample{{9, used(1)}, {3, used(2)}}, 0, []gpu.Opt[uint64]{used(2)}, used(2)},
+		"a gap longer than it":     {[]sample{{0, used(1)}, {9000, used(2)}}, 5400 * time.Second, append(make([]gpu.Opt[uint64], 360), used(2)), used(2)},
 	} {
 		var h history
 		for _, s := range c.samples {
 			h.add(begin+time.Duration(s.second)*time.Second, s.used, &detector.Verdict{})
 		}
 		to := begin + c.since + time.Duration(len(c.want)-1)*incident.Step
-		equal(t, h.hour.since(to), begin+c.since, "%s: its begin", name)
-		equal(t, h.hour.course(h.hour.since(to), to), c.want, "%s", name)
+		course, last := h.hour.course(begin+c.since, to)
+		equal(t, course, c.want, "%s", name)
+		equal(t, last, c.last, "%s: the last one", name)
 	}
 }
 
@@ -236,13 +238,14 @@ func TestHourIsBounded(t *testing.T) {
 		h.add(begin+time.Duration(i)*time.Second, gpu.Some(uint64(i)), &detector.Verdict{})
 	}
 	last := begin + (seconds-1)*time.Second
-	course := h.hour.course(h.hour.since(last), last)
-	if n := len(course); n != ofHour.most || len(h.hour.bins) != ofHour.most || cap(h.hour.bins) > 2*ofHour.most {
-		t.Errorf("%d values of %d, room for %d", n, len(h.hour.bins), cap(h.hour.bins))
-	}
+	course, known := h.hour.course((last - incident.Span).Truncate(incident.Step), last)
+	equal(t, len(course), incident.MaxCourse, "values")
 	equal(t, course[len(course)-1], gpu.Some(uint64(seconds-1)), "the last value")
+	equal(t, known, course[len(course)-1], "the last value that is known")
 	equal(t, course[0], gpu.Some(uint64(seconds-incident.Span.Seconds()-1)), "the first value")
 	for name, of := range map[string]*history{"nothing is known": {}, "before it": &h} {
-		equal(t, of.hour.course(begin-20*time.Second, begin), make([]gpu.Opt[uint64], 3), "%s", name)
+		course, last := of.hour.course(begin-20*time.Second, begin)
+		equal(t, course, make([]gpu.Opt[uint64], 3), "%s", name)
+		equal(t, last, gpu.Opt[uint64]{}, "%s: the last one", name)
 	}
 }

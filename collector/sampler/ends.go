@@ -6,6 +6,7 @@ package sampler
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
@@ -15,11 +16,11 @@ import (
 const (
 	// maxEnds bounds the processes that wait for an answer.
 	maxEnds = 256
-	// firstAsked is how long after the end of a process the first question comes. askedAgain is the pause before the next one,
-	// and askedUntil the age of the last.
-	firstAsked = 3 * time.Second
-	askedAgain = 10 * time.Second
-	askedUntil = time.Minute
+	// firstAsked is the age of an end at the first question, at least. askInterval is the time from one to the next, and askedUntil the age
+	// of the last.
+	firstAsked  = 3 * time.Second
+	askInterval = 10 * time.Second
+	askedUntil  = time.Minute
 	// sigterm is the exit code of a container that SIGTERM has stopped: 128 and the number of the signal.
 	sigterm = 143
 )
@@ -38,11 +39,8 @@ type ends struct {
 	heights   *detector.Heights
 	owners    Owners
 	incidents *incident.Store // get the exit codes
-	queue     chan departed
-}
-
-func newEnds(heights *detector.Heights, owners Owners, incidents *incident.Store) *ends {
-	return &ends{heights: heights, owners: owners, incidents: incidents, queue: make(chan departed, maxEnds)}
+	mu        sync.Mutex      // never held while somebody is asked
+	waiting   []departed
 }
 
 // add notes the end of a process of that program. at is the time of its last sample. It never blocks: beyond maxEnds, ends stay
@@ -51,44 +49,24 @@ func (e *ends) add(runs detector.Program, container string, at time.Duration) {
 	if e == nil || container == "" || runs == 0 {
 		return
 	}
-	select {
-	case e.queue <- departed{runs, container, at, time.Now()}:
-	default:
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.waiting) < maxEnds {
+		e.waiting = append(e.waiting, departed{runs, container, at, time.Now()})
 	}
 }
 
-// run asks until ctx ends.
-func (e *ends) run(ctx context.Context) {
-	var waiting []departed
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case l := <-e.queue:
-			if len(waiting) == maxEnds {
-				continue
-			}
-			if len(waiting) == 0 {
-				timer.Reset(firstAsked)
-			}
-			waiting = append(waiting, l)
-		case <-timer.C:
-			if waiting = e.ask(ctx, waiting); len(waiting) > 0 {
-				timer.Reset(askedAgain)
-			}
-		}
-	}
-}
-
-// ask asks for the containers. It returns the processes that may have an answer later.
-func (e *ends) ask(ctx context.Context, waiting []departed) []departed {
-	return slices.DeleteFunc(waiting, func(l departed) bool {
+// ask asks for the containers, and forgets the processes that will not have another answer.
+func (e *ends) ask(ctx context.Context) {
+	e.mu.Lock()
+	waiting := slices.Clone(e.waiting)
+	e.mu.Unlock()
+	asked := len(waiting)
+	waiting = slices.DeleteFunc(waiting, func(l departed) bool {
 		switch age := time.Since(l.since); {
 		case age < firstAsked:
 			return false
-		case age >= askedUntil+askedAgain:
+		case age >= askedUntil+askInterval:
 			return true // the runtime is slow
 		}
 		code, known := e.owners.Ended(ctx, l.container)
@@ -99,4 +77,7 @@ func (e *ends) ask(ctx context.Context, waiting []departed) []departed {
 		told := known && (!well || e.heights.Ended(l.runs, l.at))
 		return told || time.Since(l.since) >= askedUntil
 	})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.waiting = append(waiting, e.waiting[asked:]...)
 }

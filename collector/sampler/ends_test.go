@@ -83,17 +83,17 @@ func TestEnds(t *testing.T) {
 		{"at once", 7, "c1", []end{well}, 1},
 		{"later", 7, "c1", []end{unknown, unknown, well}, 3},
 		{"badly", 7, "c1", []end{badly}, 1},
-		{"never", 7, "c1", []end{unknown}, 7},
+		{"never", 7, "c1", []end{unknown}, 6},
 		{"in no container", 7, "", []end{well}, 0},
 		{"of no name", 0, "c1", []end{well}, 0},
-		{"another program", 8, "c1", []end{well}, 7},
+		{"another program", 8, "c1", []end{well}, 6},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				owners, asked := containerEnds(c.answers...)
-				e := newEnds(endedIn(t, 7, at), owners, incident.NewStore("", incident.Most, nil))
+				e := &ends{heights: endedIn(t, 7, at), owners: owners, incidents: incident.NewStore("", incident.Most, nil)}
 				ctx, cancel := context.WithCancel(t.Context())
-				ended := inBackground(ctx, e.run)
+				ended := inBackground(ctx, every(askInterval, func() { e.ask(ctx) }))
 				e.add(c.runs, c.container, at)
 				after(5 * time.Minute)
 				equal(t, int(asked.Load()), c.asked, "questions")
@@ -126,22 +126,30 @@ func endedIn(t *testing.T, runs detector.Program, at time.Duration) *detector.He
 func TestEndsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners, asked := containerEnds(badly)
-		e := newEnds(detector.NewHeights(), owners, incident.NewStore("", incident.Most, nil))
+		e := &ends{heights: detector.NewHeights(), owners: owners, incidents: incident.NewStore("", incident.Most, nil)}
 		for i := range 3 * maxEnds {
 			e.add(1, strconv.Itoa(i), 0)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		ended := inBackground(ctx, e.run)
+		ended := inBackground(ctx, every(askInterval, func() { e.ask(ctx) }))
 		synctest.Wait()
 		for i := range 3 * maxEnds {
 			e.add(1, strconv.Itoa(i), 0)
 		}
-		after(firstAsked + time.Second)
+		after(askInterval)
 		equal(t, asked.Load(), maxEnds, "containers were asked for")
 		cancel()
 		<-ended
 	})
-	e := newEnds(detector.NewHeights(), &owners{}, nil)
+	var e *ends
+	e = &ends{owners: &owners{ended: func() (code gpu.Opt[int32], known bool) {
+		e.add(1, "c2", 0) // while somebody is asked
+		return gpu.Some(int32(1)), true
+	}}, incidents: incident.NewStore("", incident.Most, nil), waiting: []departed{{since: time.Now().Add(-firstAsked)}}}
+	e.ask(t.Context())
+	if len(e.waiting) != 1 || e.waiting[0].container != "c2" {
+		t.Errorf("%+v wait", e.waiting)
+	}
 	if n := testing.AllocsPerRun(1000, func() { e.add(1, "c1", 1) }); n > 0 {
 		t.Errorf("%g allocations", n)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -137,7 +136,7 @@ func TestWithheldLeaksAreLogged(t *testing.T) {
 // TestLeakSites has lines become labels once a process has told all: not while it records.
 func TestLeakSites(t *testing.T) {
 	list := []allocator.Site{{Line: "a", Growth: 1}, {Line: "b", Growth: 2}, {Growth: 9}, {Line: "a", Growth: 3}}
-	for state, want := range map[allocator.SitesState][]incident.Line{
+	for state, want := range map[allocator.SitesState][]gpu.Line{
 		allocator.SitesAsked:     nil,
 		allocator.SitesRecording: nil,
 		allocator.SitesRefused:   nil,

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -36,16 +35,26 @@ func scriptTime(second int) time.Time {
 // lastOf returns the last value of a course.
 func lastOf(course []gpu.Opt[uint64]) gpu.Opt[uint64] { return course[len(course)-1] }
 
-// whole checks what each incident has: lists, and a course that ends with it.
+// whole checks what each incident has: lists, and the course of an hour that ends with it.
 func whole(t *testing.T, i *incident.Incident) {
 	t.Helper()
-	end := i.Start.Add(time.Duration(len(i.Course)) * incident.Step)
-	if i.Course == nil || i.Processes == nil || !i.Start.Before(i.Time) || i.Time.Sub(i.Start) >= incident.Span+incident.Step || end.Before(i.Time) || end.Sub(i.Time) > incident.Step {
+	begin := i.Time.Add(-incident.Span).Truncate(incident.Step)
+	if i.Processes == nil || !i.Start.Equal(begin) || len(i.Course) != incident.MaxCourse {
 		t.Errorf("incident of %s begins %s and has %d values, %d processes", i.Time, i.Start, len(i.Course), len(i.Processes))
 	}
 	for _, p := range i.Processes {
 		equal(t, len(p.Course), len(i.Course), "values of a process")
 	}
+}
+
+// only returns the only incident of a list.
+func only(t *testing.T, list []*incident.Incident) *incident.Incident {
+	t.Helper()
+	if len(list) != 1 {
+		t.Fatalf("%d incidents: %+v", len(list), list)
+	}
+	whole(t, list[0])
+	return list[0]
 }
 
 // looping is a GPU on which a program grows until the memory is full every 1000 s, and begins again 16 s later. Another one takes
@@ -104,8 +113,8 @@ func TestCrashLoopHasIncidents(t *testing.T) {
 	})
 }
 
-// TestDeathWhileUnread has a process die while its GPU cannot be read for a moment: the incident is of the last sample, and has the exit
-// code of the container once that is known.
+// TestDeathWhileUnread has an XID error and the death of a process while a GPU cannot be read for a moment: the incidents are of the last
+// sample, and have the exit code of the container once that is known. They are soon on the disk.
 func TestDeathWhileUnread(t *testing.T) {
 	d := newGPU(0, func(second int) (gpu.Sample, error) {
 		switch {
@@ -117,35 +126,52 @@ func TestDeathWhileUnread(t *testing.T) {
 		return flat(1 << 30)(second)
 	})
 	o, _ := containerEnds(badly)
-	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, _ *lines) {
-		after(108 * time.Second)
+	dir, source := t.TempDir(), &scriptSource{devices: []gpu.Device{d}}
+	setup := func(c *Config) { c.Owners, c.Incidents = o, incident.NewStore(dir, incident.Most, nil) }
+	runSampler(t, source, setup, func(s *Sampler, _ *lines) {
+		after(102500 * time.Millisecond)
+		source.events <- gpu.Event{UUID: "GPU-0", XID: 31, Time: time.Now()}
+		after(5500 * time.Millisecond)
 		list := incidentsOf(s)
-		if len(list) != 1 {
+		if len(list) != 2 {
 			t.Fatalf("incidents %+v", list)
 		}
-		i := list[0]
+		whole(t, list[0])
+		equal(t, fmt.Sprint(list[0].Kind, list[0].Time, len(list[0].Processes)), fmt.Sprint(incident.XID, scriptTime(100), 1), "kind of the first, its time, processes")
+		i := list[1]
 		whole(t, i)
 		equal(t, fmt.Sprint(i.Time, i.Used.V>>30, len(i.Processes), i.Processes[0].Used.V>>30, i.Processes[0].ExitCode), fmt.Sprint(scriptTime(100), 78, 1, 77, gpu.Opt[int32]{}), "time, use, processes, their use, exit code")
 		after(20 * time.Second)
-		equal(t, incidentsOf(s)[0].Processes[0].ExitCode, gpu.Some(int32(1)), "exit code")
+		equal(t, incidentsOf(s)[1].Processes[0].ExitCode, gpu.Some(int32(1)), "exit code")
+		list = incident.NewStore(dir, incident.Most, nil).Now().List
+		equal(t, len(list), 2, "incidents on the disk")
+		equal(t, list[1].Processes[0].ExitCode, gpu.Some(int32(1)), "exit code on the disk") // of one time, by kind
 	})
 }
 
-// TestLastIncidentIsWritten has an XID error just before the end of the exporter, while the GPU is being read: its file is there.
-func TestLastIncidentIsWritten(t *testing.T) {
-	dir := t.TempDir()
-	source := &scriptSource{devices: []gpu.Device{newGPU(0, func(second int) (gpu.Sample, error) {
-		time.Sleep(500 * time.Millisecond) // of the bubble
-		return flat(1 << 30)(second)
-	})}}
-	runSampler(t, source, func(c *Config) { c.Incidents = incident.NewStore(dir, incident.Most, nil) }, func(*Sampler, *lines) {
-		after(29100 * time.Millisecond) // a reading takes from 29 s to 29.5 s
-		source.events <- gpu.Event{UUID: "GPU-0", XID: 79, Time: time.Now()}
-		after(0)
+// TestSeveralDie has three processes die at once, one of which is too young for series: the largest comes first.
+func TestSeveralDie(t *testing.T) {
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		all := []gpu.Process{process(1, 10<<30), process(2, 20<<30), process(4, 2<<30), process(5, 3<<30), process(3, 43<<30)}
+		all[4].Started = gpu.Some(scriptStart + 95*time.Second)
+		switch {
+		case second <= 95:
+			return flat(35<<30, all[:4]...)(second)
+		case second <= 100:
+			return flat(78<<30, all...)(second)
+		}
+		return flat(5<<30, all[2:4]...)(second)
 	})
-	if files, err := filepath.Glob(filepath.Join(dir, "incident-*-gpu0-xid.json")); err != nil || len(files) != 1 {
-		t.Errorf("files %s, %v", files, err)
-	}
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
+		after(110 * time.Second)
+		i := only(t, incidentsOf(s))
+		var got []string
+		for _, p := range i.Processes {
+			got = append(got, fmt.Sprint(p.PID, " ", p.Ended, " ", p.Used.V>>30))
+		}
+		equal(t, got, []string{"3 true 43", "2 true 20", "1 true 10", "5 false 3", "4 false 2"}, "processes")
+		equal(t, i.Ended, 3, "ended")
+	})
 }
 
 // probes have one process tell of its refusal.
@@ -175,18 +201,19 @@ func TestRefusalsAreIncidents(t *testing.T) {
 			}
 			return flat(60<<30, process(2, 10<<30), process(1, 5<<30))(second)
 		})
-		runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Allocators = p }, func(s *Sampler, _ *lines) {
+		source := &scriptSource{devices: []gpu.Device{d}}
+		runSampler(t, source, func(c *Config) { c.Allocators = p }, func(s *Sampler, _ *lines) {
 			after(100*time.Second + 500*time.Millisecond)
-			p.refusal.Store(&allocator.Refusal{Asked: 2 << 30, Lines: []allocator.Site{{Line: "serve.py:41 handle", Live: 4 << 30}}})
+			p.refusal.Store(&allocator.Refusal{Asked: 2 << 30, Lines: []gpu.Line{{Line: "serve.py:41 handle", Bytes: 4 << 30}}})
 			after(10 * time.Second)
-			list := incidentsOf(s)
-			if len(list) != 1 {
-				t.Fatalf("pid %d: %d incidents", pid, len(list))
-			}
-			i := list[0]
-			whole(t, i)
+			i := only(t, incidentsOf(s))
 			equal(t, fmt.Sprint(i.Kind, i.Ended, i.Asked.V>>30, i.Processes[0].PID, i.Processes[0].Ended), fmt.Sprint(incident.Refused, ended, 2, pid, ended > 0), "it")
-			equal(t, i.Processes[0].Lines, []incident.Line{{Line: "serve.py:41 handle", Bytes: 4 << 30}}, "lines")
+			equal(t, i.Processes[0].Lines, []gpu.Line{{Line: "serve.py:41 handle", Bytes: 4 << 30}}, "lines")
+			source.events <- gpu.Event{UUID: "GPU-0", XID: 31, Time: time.Now()}
+			after(10 * time.Second)
+			for _, p := range incidentsOf(s)[1].Processes {
+				equal(t, p.Lines, nil, "lines of pid %d in a later incident", p.PID)
+			}
 		})
 	}
 }
@@ -303,12 +330,7 @@ func TestMIGIncident(t *testing.T) {
 	})
 	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, nil, func(s *Sampler, _ *lines) {
 		after(200 * time.Second)
-		list := incidentsOf(s)
-		if len(list) != 1 {
-			t.Fatalf("incidents %+v", list)
-		}
-		i := list[0]
-		whole(t, i)
+		i := only(t, incidentsOf(s))
 		equal(t, fmt.Sprint(i.Kind, " ", i.Memory, i.Time, len(i.Processes), i.Processes[0].PID), fmt.Sprint("oom GPU 0, MIG 1 (1g.10gb)", scriptTime(100), 1, 1), "kind, memory, time, processes")
 		equal(t, i.Used.V, uint64(10<<30-1<<20), "used memory of the instance")
 	})
@@ -359,11 +381,7 @@ func TestIncidentBetweenVerdicts(t *testing.T) {
 				return s
 			})
 			name := fmt.Sprintf("%s, if 1 of %d samples is judged", c.kind, every+1)
-			if len(list) != 1 {
-				t.Fatalf("%s: %d incidents", name, len(list))
-			}
-			i := list[0]
-			whole(t, i)
+			i := only(t, list)
 			var pids []uint32
 			for _, p := range i.Processes {
 				pids = append(pids, p.PID)
@@ -418,7 +436,7 @@ func TestRefusalIncident(t *testing.T) {
 	list := incidentsOffline(t, p, 1, 540, func(n int) *gpu.Sample {
 		switch n {
 		case 500:
-			p.refusal.Store(&allocator.Refusal{Asked: 2 << 30, Lines: []allocator.Site{{Line: "a.py:3 step", Live: 30 << 30, Growth: 1}}})
+			p.refusal.Store(&allocator.Refusal{Asked: 2 << 30, Lines: []gpu.Line{{Line: "a.py:3 step", Bytes: 30 << 30}}})
 		case 520:
 			p.refusal.Store(&allocator.Refusal{Asked: 3 << 30})
 		}
@@ -436,11 +454,11 @@ func TestRefusalIncident(t *testing.T) {
 		}
 		equal(t, fmt.Sprint(i.Ended, len(i.Processes), i.Processes[1].PID), "0 2 8", "ended, processes, the other")
 	}
-	equal(t, list[0].Processes[0].Lines, []incident.Line{{Line: "a.py:3 step", Bytes: 30 << 30}}, "lines")
+	equal(t, list[0].Processes[0].Lines, []gpu.Line{{Line: "a.py:3 step", Bytes: 30 << 30}}, "lines")
 }
 
-// TestIncidentOfAGap has a program end in a gap of a history that is longer than a course: the incident has no course, and no begin
-// after its end.
+// TestIncidentOfAGap has a program end in a gap of a history that is longer than a course. The detector learns of that before it judges:
+// the incident has the course to the gap, but for the value whose place in the ring the sample after it took.
 func TestIncidentOfAGap(t *testing.T) {
 	shared := sharedGPU{func(float64) float64 { return 39.4 }, 40, nil}
 	list := incidentsOffline(t, nil, 2, 100, func(n int) *gpu.Sample {
@@ -454,7 +472,7 @@ func TestIncidentOfAGap(t *testing.T) {
 		}
 		return s
 	})
-	equal(t, len(list), 1, "incidents")
-	equal(t, list[0].Start, list[0].Time.Truncate(incident.Step), "begin")
-	equal(t, list[0].Course, []gpu.Opt[uint64]{{}}, "course")
+	i := only(t, list)
+	known := slices.DeleteFunc(i.Course, func(v gpu.Opt[uint64]) bool { return !v.OK })
+	equal(t, fmt.Sprint(len(known), i.Used.V>>30, i.Processes[0].Used.V>>30), "49 79 39", "known values, used memory, that of the program")
 }

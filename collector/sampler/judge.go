@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -28,8 +29,9 @@ type memory struct {
 	curve       *Curve // of history, as it was made last
 }
 
-// learn shows the detector and the curves a sample that is not the last one. Nobody will see a verdict on it.
-func (l *loop) learn(sample *gpu.Sample) {
+// learn shows the detector and the curves a sample that is not the last one. Nobody will see a verdict on it. It returns the memories,
+// until the next sample.
+func (l *loop) learn(sample *gpu.Sample) *DeviceState {
 	if len(sample.Processes) > 0 {
 		l.processes.note(sample)
 	}
@@ -37,7 +39,7 @@ func (l *loop) learn(sample *gpu.Sample) {
 		l.peak.Add(sample.T, peakSpan, sample.Memory.Used.V)
 	}
 	state := &l.learnt
-	state.Memory, state.Instances = sample.Memory, state.Instances[:0]
+	state.Info, state.Memory, state.Instances = l.info, sample.Memory, state.Instances[:0]
 	l.layOut(sample, state)
 	for d := range state.memories() {
 		m := l.memory(d.MemoryKey)
@@ -45,6 +47,7 @@ func (l *loop) learn(sample *gpu.Sample) {
 		l.observe(m, frame)
 	}
 	l.remember(sample, state)
+	return state
 }
 
 // memory returns what is known of a memory; nil if there is none.
@@ -162,7 +165,7 @@ func (l *loop) take(d *Domain, sample *gpu.Sample, index []int, state *DeviceSta
 	}
 	for _, u := range j.Unreleased {
 		state.Unreleased = append(state.Unreleased, EndState{
-			Instance: d.Instance, ID: u.Key, Owner: l.processes.lastOwner(processKey{u.Key, d.Instance}), Used: uint64(u.Used), At: u.Since,
+			Instance: d.Instance, ID: u.Key, Owner: l.processes.entry(processKey{u.Key, d.Instance}).owner, Used: uint64(u.Used), At: u.Since,
 		})
 	}
 	slices.SortFunc(state.Unreleased, func(a, b EndState) int {
@@ -181,15 +184,15 @@ func alone(j *detector.Judgement[gpu.ProcessID]) detector.Judgement[gpu.ProcessI
 // ended notes what follows from the end of a process in a memory.
 func (l *loop) ended(x *detector.Exit[gpu.ProcessID], d *Domain) {
 	key := processKey{x.Key, d.Instance}
-	e := l.processes.entries[key]
-	if e != nil && e.listed {
+	e := l.processes.entry(key)
+	if e.listed {
 		return // only its limit is gone
 	}
 	if x.NearCapacity {
 		m := l.memories[d.MemoryKey]
 		m.died = append(m.died, key)
 	}
-	if e != nil && e.seen > 0 {
+	if e.seen > 0 {
 		l.sampler.ends.add(finding.RunsOn(e.owner, l.info.Name, d.Profile), e.owner.ContainerID, e.seen)
 	}
 	if x.NearCapacity && !d.IsLimit() { // that is told of the GPU
@@ -199,8 +202,9 @@ func (l *loop) ended(x *detector.Exit[gpu.ProcessID], d *Domain) {
 
 // endOf returns the end of a process that was missed at time t.
 func (l *loop) endOf(key processKey, t time.Duration) finding.End {
-	end := finding.End{Who: finding.Of(l.processes.lastOwner(key)), At: t}
-	if e := l.processes.entries[key]; e != nil && e.seen > 0 {
+	e := l.processes.entry(key)
+	end := finding.End{Who: finding.Of(e.owner), At: t}
+	if e.seen > 0 {
 		end.Began, end.At = e.first, e.seen // the next life may begin in the very frame that misses it
 	}
 	return end
@@ -225,7 +229,13 @@ func (l *loop) find(state *DeviceState) {
 		}
 		m.died = slices.DeleteFunc(m.died, func(key processKey) bool { return slices.Contains(told, key) })
 		told = append(told, m.died...)
-		l.tellDeaths(&d, state, m.died)
+		kind := incident.OutOfMemory
+		if d.IsLimit() {
+			kind = incident.Limit
+		}
+		if len(m.died) > 0 {
+			l.tell(&incident.Incident{Kind: kind}, d.MemoryKey, state, m.died...)
+		}
 		s.FillsWithin = l.sampler.cfg.Detector.FillsWithin
 		for _, f := range m.finding.Judge(s) {
 			if d.IsLimit() {

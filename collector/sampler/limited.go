@@ -51,8 +51,7 @@ func (l *loop) bound(p *gpu.Process, limit *gpu.Limit) {
 	}
 	var last *memory
 	for _, m := range l.memories {
-		e := l.processes.entries[processKey{m.ID, m.Instance}]
-		ended := m.ID != gpu.ProcessID{} && (e == nil || !e.listed)
+		ended := m.ID != gpu.ProcessID{} && !l.processes.entry(processKey{m.ID, m.Instance}).listed
 		if ended && limit.Of == "" && m.Instance == p.Instance && m.Who == finding.Of(p.Owner) && (last == nil || m.ID.PID > last.ID.PID) {
 			last = m
 		}

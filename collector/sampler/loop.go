@@ -61,7 +61,8 @@ type progress struct {
 	instances gpu.Opt[int]          // how many of memories are; absent before a sample of this exporter or an earlier one
 	processes processTable
 	peak      detector.Crest[uint64]
-	learnt    DeviceState // of learn, which would make one of 5 KiB for each sample
+	last      *DeviceState // with the last sample; nil before that, and if the GPU has lost its memory since
+	learnt    DeviceState  // of learn, which would make one of 5 KiB for each sample
 	said      findingLog
 	status    gpu.Status
 	readings  []FamilyState          // how the last reading of each group went
@@ -156,8 +157,8 @@ func (l *loop) step(ctx context.Context) {
 // fail publishes that the GPU cannot be read.
 func (l *loop) fail(err error) {
 	if wentAway(err) {
-		if !l.lost && errors.Is(err, gpu.ErrLost) {
-			l.tellLast(incident.Lost, 0)
+		if errors.Is(err, gpu.ErrLost) {
+			l.tell(&incident.Incident{Kind: incident.Lost}, wholeGPU, nil)
 		}
 		l.forget()
 	}
@@ -190,7 +191,7 @@ func (l *loop) forget() {
 	if l.lost {
 		return
 	}
-	l.lost, l.instances = true, gpu.Opt[int]{}
+	l.lost, l.instances, l.last = true, gpu.Opt[int]{}, nil
 	*l.whole = memory{domain: l.whole.domain}
 	l.whole.domain.Reset(detector.ReasonDeviceReset)
 	clear(l.memories)
@@ -248,6 +249,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.draw(sample, state)
 	l.said.update(l.logger, state)
 	l.published.Store(state)
+	l.last = state
 }
 
 // logBlind logs once that the GPU is not judged because nothing tells its used memory, and once that this is over.

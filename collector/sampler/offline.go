@@ -23,8 +23,8 @@ func NewOffline(info gpu.Info, cfg Config, heights *detector.Heights) (*Offline,
 	return &Offline{newLoop(s, nil, info)}, nil
 }
 
-// Learn takes a sample of which nobody will see the verdict.
-func (o *Offline) Learn(sample *gpu.Sample) { o.loop.learn(sample) }
+// Learn takes a sample of which nobody will see the verdict. It returns the memories of the GPU, until the next call.
+func (o *Offline) Learn(sample *gpu.Sample) *DeviceState { return o.loop.learn(sample) }
 
 // Judge takes a sample and returns the state of the GPU after it.
 func (o *Offline) Judge(sample *gpu.Sample) *DeviceState {

@@ -72,7 +72,10 @@ type processEntry struct {
 	curve       *Curve             // of history, as it was made last; nil if it is not drawn
 }
 
-var unknownOwner = &gpu.Owner{}
+var (
+	unknownOwner = &gpu.Owner{}
+	unknownEntry = &processEntry{owner: unknownOwner}
+)
 
 func newProcessTable(cfg Config, uuid, index string, jobs func() *jobsState) processTable {
 	return processTable{cfg: cfg, uuid: uuid, index: index, jobs: jobs, entries: map[processKey]*processEntry{}}
@@ -141,12 +144,9 @@ func (t *processTable) bury(known func(processKey) bool) {
 	maps.DeleteFunc(t.entries, func(key processKey, e *processEntry) bool { return !e.listed && !known(key) })
 }
 
-// lastOwner returns the owner of a process that lives or has ended.
-func (t *processTable) lastOwner(key processKey) *gpu.Owner {
-	if e := t.entries[key]; e != nil {
-		return e.owner
-	}
-	return unknownOwner
+// entry returns a process that lives or has ended, to be read only.
+func (t *processTable) entry(key processKey) *processEntry {
+	return cmp.Or(t.entries[key], unknownEntry)
 }
 
 // attribute settles the owner of a process. Once it has series, the owner changes at most once, from unknown to known.

@@ -37,11 +37,24 @@ func (d *DeviceState) Name() string {
 func (d *DeviceState) Domains() iter.Seq[Domain] {
 	return func(yield func(Domain) bool) {
 		for m := range d.memories() {
-			if (m.MemoryKey != wholeGPU || len(d.Instances) == 0) && !yield(m) {
+			if (len(d.Instances) == 0 || m.MemoryKey != wholeGPU) && !yield(m) {
 				return
 			}
 		}
 	}
+}
+
+// memory returns a memory of a GPU; nil if there is none, or no GPU.
+func (d *DeviceState) memory(key MemoryKey) *Domain {
+	if d == nil {
+		return nil
+	}
+	for m := range d.memories() {
+		if m.MemoryKey == key {
+			return &m
+		}
+	}
+	return nil
 }
 
 // memories returns the memories of a GPU. The first one is that of the GPU, in MIG mode, too.

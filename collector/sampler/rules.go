@@ -71,7 +71,7 @@ func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], m *memory) map[strin
 	case detector.KindResidual:
 		labels["scope"] = "residual"
 	case detector.KindMember:
-		who = finding.Of(l.processes.lastOwner(processKey{s.Key, m.Instance}))
+		who = finding.Of(l.processes.entry(processKey{s.Key, m.Instance}).owner)
 		labels["scope"], labels["pid"] = "process", strconv.FormatUint(uint64(s.Key.PID), 10)
 		labels["process"], labels["container"] = who.Process, who.Container
 	case detector.KindGroup:

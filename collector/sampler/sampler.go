@@ -33,6 +33,8 @@ const (
 	retryWatch = 30 * time.Second
 	// stopGrace is how long Run waits for a loop that is inside the driver.
 	stopGrace = time.Second
+	// saveInterval is how often incidents are saved.
+	saveInterval = 5 * time.Second
 	// reasonHangs is the reason of a driver that does not return.
 	reasonHangs = "call_does_not_return"
 	// reasonInUse is the reason of a driver that cannot be initialised again, because a call of ours is under way.
@@ -102,7 +104,7 @@ func New(source gpu.Source, cfg Config) (*Sampler, error) {
 	if cfg.Owners != nil {
 		cfg.Owners.NameWith(s.secret)
 		s.jobs.Store(&jobsState{})
-		s.ends = newEnds(s.heights, cfg.Owners, cfg.Incidents)
+		s.ends = &ends{heights: s.heights, owners: cfg.Owners, incidents: cfg.Incidents}
 	}
 	s.Configure(cfg.Resolve)
 	return s, nil
@@ -113,12 +115,15 @@ func (s *Sampler) Fatal() <-chan error { return s.fatal }
 
 // Run reads until ctx is done. It waits for its loops to end, but not for one that is stuck in a call.
 func (s *Sampler) Run(ctx context.Context) {
-	tasks := []func(context.Context){s.supervise, s.watch, s.save, s.lookAround, s.cfg.Incidents.Run}
+	tasks := []func(context.Context){s.supervise, s.watch, s.lookAround, every(saveInterval, s.cfg.Incidents.Save)}
+	if s.cfg.StateFile != "" { // the loops prepare their parts as often: no more than a StateInterval is ever lost
+		tasks = append(tasks, every(s.cfg.StateInterval/2, s.write))
+	}
 	if s.cfg.Allocators != nil {
 		tasks = append(tasks, s.cfg.Allocators.Run)
 	}
 	if s.cfg.Owners != nil {
-		tasks = append(tasks, s.cfg.Owners.Run, s.followJobs, s.ends.run)
+		tasks = append(tasks, s.cfg.Owners.Run, s.followJobs, every(askInterval, func() { s.ends.ask(ctx) }))
 	}
 	for _, task := range tasks {
 		s.running.Go(func() { task(ctx) })
@@ -135,6 +140,22 @@ func (s *Sampler) Run(ctx context.Context) {
 	}
 	s.write()
 	s.cfg.Incidents.Save() // what the loops told at their end
+}
+
+// every returns a task that calls do once in each interval.
+func every(interval time.Duration, do func()) func(context.Context) {
+	return func(ctx context.Context) {
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				do()
+			}
+		}
+	}
 }
 
 // watch counts the events of the source.

@@ -182,20 +182,20 @@ type FindingState struct {
 const maxSites = 5
 
 // LeakSites returns the lines that grew most, the largest first. It adds up a line that was reached by several ways.
-func (p *ProcessState) LeakSites() []incident.Line {
+func (p *ProcessState) LeakSites() []gpu.Line {
 	if p.Sites == nil || p.Sites.State != allocator.SitesDone {
 		return nil
 	}
-	var list []incident.Line
+	var list []gpu.Line
 	for _, s := range p.Sites.List {
 		line := cmp.Or(s.Line, "not in Python code")
-		if i := slices.IndexFunc(list, func(l incident.Line) bool { return l.Line == line }); i >= 0 {
+		if i := slices.IndexFunc(list, func(l gpu.Line) bool { return l.Line == line }); i >= 0 {
 			list[i].Bytes += s.Growth
 			continue
 		}
-		list = append(list, incident.Line{Line: line, Bytes: s.Growth})
+		list = append(list, gpu.Line{Line: line, Bytes: s.Growth})
 	}
-	slices.SortStableFunc(list, func(a, b incident.Line) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	slices.SortStableFunc(list, func(a, b gpu.Line) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	return list[:min(len(list), maxSites)]
 }
 

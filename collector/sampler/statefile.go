@@ -5,7 +5,6 @@ package sampler
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -147,24 +146,6 @@ func (s *Sampler) load() []deviceHistory {
 		return h.Devices
 	}
 	return nil
-}
-
-// save writes the state file twice in a StateInterval. The loops prepare their parts as often. So no more than a StateInterval
-// is ever lost.
-func (s *Sampler) save(ctx context.Context) {
-	if s.cfg.StateFile == "" {
-		return
-	}
-	ticker := time.NewTicker(s.cfg.StateInterval / 2)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			s.write()
-		}
-	}
 }
 
 // write writes what the loops have prepared to the state file.

@@ -107,9 +107,9 @@ func replayed(t *testing.T, path string) *shift {
 		}
 		now := began + (s.T - first).Seconds()
 		s.T = first + pace*(s.T-first)
-		frame, _ := frames.Device(info, &s)
+		frame, _ := frames.Device(*info, s)
 		must(t, d.Observe(frame))
-		r.note(now, &s, d.Judgement())
+		r.note(now, s, d.Judgement())
 	}
 }
 

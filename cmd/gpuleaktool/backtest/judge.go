@@ -39,11 +39,10 @@ const mostIncidents = 1000
 type judgedGPU struct {
 	memory  *history.Memory
 	offline *sampler.Offline
-	results []*result           // of the GPU, or of each GPU instance that it has had
-	sample  gpu.Sample          // the last one, which was not judged yet
-	due     time.Duration       // its step; 0 before the first sample
-	tells   bool                // how much memory is used
-	has     sampler.DeviceState // the memories of the last sample
+	results []*result     // of the GPU, or of each GPU instance that it has had
+	sample  gpu.Sample    // the last one, which was not judged yet
+	due     time.Duration // its step; 0 before the first sample
+	tells   bool          // how much memory is used
 }
 
 func newJudge(rules *detectorconfig.Config, step time.Duration, output string) *judge {
@@ -55,7 +54,7 @@ func (j *judge) of(m *history.Memory) (g *judgedGPU, err error) {
 	if g = j.gpus[m]; g != nil {
 		return g, nil
 	}
-	g = &judgedGPU{memory: m, has: sampler.DeviceState{Info: m.Info}}
+	g = &judgedGPU{memory: m}
 	if g.offline, err = sampler.NewOffline(m.Info, sampler.Config{
 		SlowInterval: neverDrawn, ProcessMax: detector.MaxMembers, Detector: j.common, Resolve: j.resolver(m), Incidents: j.incidents,
 	}, j.heights); err != nil {
@@ -73,21 +72,15 @@ func (j *judge) add(g *judgedGPU, s *gpu.Sample) {
 	case s.T > g.due:
 		j.judge(g, g.due, g.due%j.step == 0)
 	default:
-		g.offline.Learn(&g.sample)
+		for d := range g.offline.Learn(&g.sample).Domains() {
+			j.result(g, &d).add(g.sample.T, d.Memory)
+		}
 	}
 	if s.T > g.due {
 		g.due = ceil(s.T, j.interval)
 	}
 	g.sample = *s // the caller uses the lists again
 	g.sample.Processes, g.sample.Instances = slices.Clone(s.Processes), slices.Clone(s.Instances)
-	has := &g.has
-	has.Memory, has.Instances = s.Memory, has.Instances[:0]
-	for i := range s.Instances {
-		has.Instances = append(has.Instances, sampler.InstanceOf(&s.Instances[i]))
-	}
-	for d := range has.Domains() {
-		j.result(g, &d).add(s.T, d.Memory)
-	}
 }
 
 // judge judges the last sample of a GPU, for the step at time t. line says that the step has lines.
@@ -95,9 +88,7 @@ func (j *judge) judge(g *judgedGPU, t time.Duration, line bool) {
 	state := g.offline.Judge(&g.sample)
 	for d := range state.Domains() {
 		r := j.result(g, &d)
-		if d.IsLimit() {
-			r.add(g.sample.T, d.Memory)
-		}
+		r.add(g.sample.T, d.Memory)
 		r.judge(t, &d)
 		if j.output == outputJSON && line {
 			j.lines = append(j.lines, linesOf(g.memory.Labels, r, &d, t)...)

@@ -31,11 +31,6 @@ type incidentsView struct {
 	Incidents []*incident.Incident
 }
 
-// When is the time of an incident.
-func (v *incidentsView) When(i *incident.Incident) string {
-	return i.Time.In(v.Location).Format("2006-01-02 15:04:05 MST")
-}
-
 // NewIncidents serves the page of the last incidents: what filled the memory, its last hour, and whether an alert came before.
 func NewIncidents(h *Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -46,21 +41,19 @@ func NewIncidents(h *Config) http.Handler {
 
 // Plot draws the last hour of a memory; "" if nothing is known of it.
 func (v *incidentsView) Plot(i *incident.Incident) template.HTML {
-	from, to := sinceEpoch(i.Start), sinceEpoch(i.Time)
+	to := sinceEpoch(i.Time)
 	p := &plot.Plot{
 		ID: "plot-" + i.ID, Title: "Memory used before the incident", Description: i.Text, Location: v.Location, Height: memoryHeight,
-		From: min(from, to-shortestAxis), To: to, Used: &plot.Envelope{}, Capacity: float64(i.Capacity.V),
+		From: to - incident.Span, To: to, Used: &plot.Envelope{}, Capacity: float64(i.Capacity.V), Ends: []time.Duration{to},
 	}
 	for n, used := range i.Course {
 		if used.OK {
-			at := min(from+time.Duration(n)*incident.Step, to)
-			p.Used.AddRange(at, float64(used.V), float64(used.V))
+			p.Used.Add(to-time.Duration(len(i.Course)-1-n)*incident.Step, float64(used.V))
 		}
 	}
 	if _, _, ok := p.Used.Extremes(); !ok {
 		return ""
 	}
-	p.Ends = []time.Duration{to}
 	if at := i.Finding.At; at != nil && sinceEpoch(*at) > p.From {
 		p.Alarms, p.Alarm = []plot.Span{{From: sinceEpoch(*at), To: to, Open: true}}, i.Finding.By
 	}

@@ -21,7 +21,7 @@ func incidents() incident.Snapshot {
 	at, page, since := epoch.Add(-20*time.Minute), epoch.Add(-28*time.Minute), epoch.Add(-35*time.Minute)
 	died := incident.Process{
 		Who: finding.Who{Process: "train.py", Namespace: "ml", Pod: "train-0"}, PID: 42, Ended: true, ExitCode: gpu.Some(int32(137)), Used: gpu.Some(uint64(72 * gib)),
-		Lines: []incident.Line{{Line: "app/train.py:88 <module>", Bytes: 30 * gib}},
+		Lines: []gpu.Line{{Line: "app/train.py:88 <module>", Bytes: 30 * gib}},
 	}
 	other := incident.Process{Who: finding.Who{Process: "<b>serve"}, PID: 43, Used: gpu.Some(uint64(6 * gib))}
 	full := &incident.Incident{
