@@ -17,6 +17,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -59,7 +60,7 @@ func TestRulesCost(t *testing.T) {
 	page := costPage(t)
 	if *costNodes == "" {
 		const nodes = 4 // all have leaks
-		samples := costOfRules(t, page, nodes, nodes)["gpu-memory"].samples
+		samples := costOfRules(t, page, nodes, nodes, 2)["gpu-memory"].samples
 		t.Logf("group gpu-memory: %d samples a node", samples/nodes)
 		if samples/nodes > samplesOfMemory {
 			t.Errorf("group gpu-memory reads %d samples a node, want %d at most", samples/nodes, samplesOfMemory)
@@ -75,7 +76,7 @@ func TestRulesCost(t *testing.T) {
 		if _, err := fmt.Sscan(n, &nodes); err != nil {
 			t.Fatal(err)
 		}
-		writeCosts(&table, page, nodes, costOfRules(t, page, nodes, leaking))
+		writeCosts(&table, page, nodes, costOfRules(t, page, nodes, leaking, costRounds))
 	}
 	t.Log("\n" + table.String())
 	if *costFile != "" {
@@ -96,17 +97,25 @@ What leaks is full within the hour, so each of these GPUs has a page and two tic
 const samplesOfMemory = 136
 
 // costPage returns the series of one node, which has leaks, GPU instances, pods and jobs: those at the end of a recording, so that they
-// are the same however busy this machine is.
+// are the same however busy this machine is. It has as many series with a sample every 10 s as with one a second.
 func costPage(t *testing.T) harness.Metrics {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "node.rec")
-	harness.Run(t, exec.Command(harness.Tool(t), "record", "--source=sim:node", "--source.speed=inf", "--duration=90m", "--output="+file))
-	page := harness.Replay(t, file, "inf", 8).Scrape(t)
-	if len(page.All("gpu_process_leak_rate_bytes_per_second", nil)) == 0 {
+	costRecording.Do(func() {
+		file := filepath.Join(t.TempDir(), "node.rec")
+		harness.Run(t, exec.Command(harness.Tool(t), "record", "--source=sim:node", "--source.speed=inf", "--interval=10s", "--duration=90m", "--output="+file))
+		costSeries = harness.Replay(t, file, "inf", 8).Scrape(t)
+	})
+	if len(costSeries.All("gpu_process_leak_rate_bytes_per_second", nil)) == 0 {
 		t.Fatal("nothing leaks")
 	}
-	return page
+	return costSeries
 }
+
+// The tests of costs share one page.
+var (
+	costRecording sync.Once
+	costSeries    harness.Metrics
+)
 
 func costInstance(node int) string { return fmt.Sprintf("node-%05d:9844", node) }
 
@@ -228,15 +237,15 @@ func (f *fleet) evaluate(t *testing.T, at time.Time) {
 	}
 }
 
-// costRounds is how often all rules are evaluated: a cost is the mean of all but the first, because a collection of garbage hits
-// now one rule and now another.
+// costRounds is how often all rules are evaluated for their time, because a collection of garbage hits now one rule and now another.
 const costRounds = 16
 
-// costOfRules fills a storage with an hour of so many nodes, and evaluates all rules costRounds times.
-func costOfRules(t *testing.T, page harness.Metrics, nodes, leaking int) map[string]groupCost {
+// costOfRules fills a storage with an hour of so many nodes, and evaluates all rules so often. A cost is the mean of all rounds but
+// the first.
+func costOfRules(t *testing.T, page harness.Metrics, nodes, leaking, rounds int) map[string]groupCost {
 	t.Helper()
 	f := newFleet(t, page, nodes, leaking)
-	for round := range costRounds {
+	for round := range rounds {
 		if round == 1 {
 			clear(f.meter.costs)
 		}
@@ -250,7 +259,7 @@ func costOfRules(t *testing.T, page harness.Metrics, nodes, leaking int) map[str
 		}
 	}
 	for name, c := range f.meter.costs {
-		f.meter.costs[name] = groupCost{c.interval, c.time / (costRounds - 1), c.samples / (costRounds - 1)}
+		f.meter.costs[name] = groupCost{c.interval, c.time / time.Duration(rounds-1), c.samples / int64(rounds-1)}
 	}
 	return f.meter.costs
 }
