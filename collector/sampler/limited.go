@@ -27,6 +27,9 @@ func (l *loop) limits(sample *gpu.Sample) (list []MemoryState) {
 			l.bound(&sample.Processes[i], &sample.Processes[i].Limits[k])
 		}
 	}
+	if len(l.memories) == 1+l.instances.V {
+		return nil // as almost always
+	}
 	for key, m := range l.memories {
 		switch {
 		case !key.IsLimit():
