@@ -22,7 +22,7 @@ const Version = 1
 const (
 	// Step is the time between two values of a course.
 	Step = 10 * time.Second
-	// Span is how long a course is at most.
+	// Span is how long a course is.
 	Span = time.Hour
 	// MaxCourse is how many values a course has at most.
 	MaxCourse = int(Span/Step) + 1

@@ -40,7 +40,10 @@ func (l *loop) tell(i *incident.Incident, key MemoryKey, now *DeviceState, about
 	i.Processes = []incident.Process{}
 	for n, p := range users[:len(users)-i.Others] {
 		e := l.processes.entry(keyOf(&p.Process))
-		u := incident.Process{Who: finding.Of(e.owner), PID: p.ID.PID, ContainerID: e.owner.ContainerID, Ended: !e.listed, Allocator: p.Allocator, Lines: p.LeakSites()}
+		u := incident.Process{
+			Who: finding.Of(e.owner), PID: p.ID.PID, ContainerID: e.owner.ContainerID, Ended: n < len(about) && !e.listed,
+			Allocator: p.Allocator, Lines: p.LeakSites(),
+		}
 		if n == 0 && i.Kind == incident.Refused {
 			u.Lines = e.refusal.Lines // not those of its growth
 		}

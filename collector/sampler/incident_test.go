@@ -191,13 +191,13 @@ func (p *probes) RefusedOn(_ string, _ *gpu.Sample, of *gpu.Process) *allocator.
 	return nil
 }
 
-// TestRefusalsAreIncidents has a process be refused memory and live, and one that is gone with the next sample.
+// TestRefusalsAreIncidents has a process be refused memory and live, and one that is gone with the next sample, with a bystander.
 func TestRefusalsAreIncidents(t *testing.T) {
 	for pid, ended := range map[uint32]int{1: 1, 2: 0} {
 		p := &probes{pid: pid}
 		d := newGPU(0, func(second int) (gpu.Sample, error) {
 			if second > 100 && pid == 1 {
-				return flat(60<<30, process(2, 10<<30))(second)
+				return flat(60 << 30)(second)
 			}
 			return flat(60<<30, process(2, 10<<30), process(1, 5<<30))(second)
 		})
@@ -207,7 +207,7 @@ func TestRefusalsAreIncidents(t *testing.T) {
 			p.refusal.Store(&allocator.Refusal{Asked: 2 << 30, Lines: []gpu.Line{{Line: "serve.py:41 handle", Bytes: 4 << 30}}})
 			after(10 * time.Second)
 			i := only(t, incidentsOf(s))
-			equal(t, fmt.Sprint(i.Kind, i.Ended, i.Asked.V>>30, i.Processes[0].PID, i.Processes[0].Ended), fmt.Sprint(incident.Refused, ended, 2, pid, ended > 0), "it")
+			equal(t, fmt.Sprint(i.Kind, i.Ended, i.Asked.V>>30, i.Processes[0].PID, i.Processes[0].Ended, i.Processes[1].Ended), fmt.Sprint(incident.Refused, ended, 2, pid, ended > 0, false), "it")
 			equal(t, i.Processes[0].Lines, []gpu.Line{{Line: "serve.py:41 handle", Bytes: 4 << 30}}, "lines")
 			source.events <- gpu.Event{UUID: "GPU-0", XID: 31, Time: time.Now()}
 			after(10 * time.Second)
