@@ -6,7 +6,6 @@ package incident
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -200,7 +199,7 @@ func TestDirectoryThatFails(t *testing.T) {
 }
 
 // TestWhatFailsIsTriedAgain has a file that cannot be written for a while, and no other incident after it: it is written once that is
-// possible, and what is on the disk already is not written again.
+// possible, and what is on the disk already is not written again. Nor is one that is too large.
 func TestWhatFailsIsTriedAgain(t *testing.T) {
 	dir := t.TempDir()
 	first, second := filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom.json"), filepath.Join(dir, "incident-20260301T130000.000Z-gpu0-oom.json")
@@ -216,20 +215,15 @@ func TestWhatFailsIsTriedAgain(t *testing.T) {
 	must(t, os.Remove(second))
 	s.Save()
 	equal(t, s.Now().Written, gpu.Some(true), "whether all are written later")
+	large := later(3 * time.Hour)
+	large.Finding.Text = strings.Repeat("x", int(file.Most))
+	s.Add(large)
+	s.Save()
+	equal(t, s.Now().Written, gpu.Some(false), "whether one is written that is larger than the next exporter would read")
 	equal(t, len(filesIn(t, dir)), 3, "files")
 	text, err := os.ReadFile(first)
 	must(t, err)
 	equal(t, string(text), "it was written", "what was on the disk")
-}
-
-// TestTooLarge has an incident that is larger than the next exporter would read.
-func TestTooLarge(t *testing.T) {
-	s := NewStore(t.TempDir(), Most, nil)
-	i := later(0)
-	i.Finding.Text = strings.Repeat("x", int(file.Most))
-	s.Add(i)
-	s.Save()
-	equal(t, fmt.Sprint(s.Now().Written, filesIn(t, s.dir)), fmt.Sprint(gpu.Some(false), []string(nil)), "whether it is written, files")
 }
 
 // TestStorm has a thousand deaths in a minute, on several GPUs at once and with a clock that was set back: all are counted, half of

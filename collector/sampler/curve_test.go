@@ -217,6 +217,7 @@ func TestHour(t *testing.T) {
 		"use that is not known":    {[]sample{{0, used(1)}, {10, none}, {20, none}}, 0, []gpu.Opt[uint64]{used(1), none, none}, used(1)},
 		"the clock goes back":      {[]sample{{500, used(1)}, {3, used(2)}, {12, used(4)}}, 0, []gpu.Opt[uint64]{used(2), used(4)}, used(4)},
 		"it goes back in its step": {[]sample{{9, used(1)}, {3, used(2)}}, 0, []gpu.Opt[uint64]{used(2)}, used(2)},
+		"nothing is known":         {nil, 0, []gpu.Opt[uint64]{none, none, none}, none},
 		"a gap longer than it":     {[]sample{{0, used(1)}, {9000, used(2)}}, 5400 * time.Second, append(make([]gpu.Opt[uint64], 360), used(2)), used(2)},
 	} {
 		var h history
@@ -243,9 +244,7 @@ func TestHourIsBounded(t *testing.T) {
 	equal(t, course[len(course)-1], gpu.Some(uint64(seconds-1)), "the last value")
 	equal(t, known, course[len(course)-1], "the last value that is known")
 	equal(t, course[0], gpu.Some(uint64(seconds-incident.Span.Seconds()-1)), "the first value")
-	for name, of := range map[string]*history{"nothing is known": {}, "before it": &h} {
-		course, last := of.hour.course(begin-20*time.Second, begin)
-		equal(t, course, make([]gpu.Opt[uint64], 3), "%s", name)
-		equal(t, last, gpu.Opt[uint64]{}, "%s: the last one", name)
-	}
+	before, known := h.hour.course(begin-20*time.Second, begin)
+	equal(t, before, make([]gpu.Opt[uint64], 3), "before it")
+	equal(t, known, gpu.Opt[uint64]{}, "the last value before it")
 }
