@@ -245,6 +245,6 @@ func (l *loop) find(state *DeviceState) {
 		}
 		m.died = nil
 	}
-	state.Findings = firstEnd(state.Findings, l.published.Load())
+	state.firstEnd(l.published.Load())
 	state.addLimits()
 }

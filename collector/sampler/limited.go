@@ -103,7 +103,7 @@ func (m *memory) sum(sample *gpu.Sample) bool {
 		who, used = who.Common(finding.Of(p.Owner)), gpu.Some(used.V+p.Used.V).If(used.OK && p.Used.OK)
 	}
 	if limits == nil {
-		m.Memory = gpu.Memory{Total: m.Memory.Total, Used: nothing}
+		m.Memory.Used = nothing
 		return sample.ProcessesComplete && !slices.ContainsFunc(sample.Processes, func(p gpu.Process) bool { return m.domain.Knows(p.ID) })
 	}
 	least := slices.MinFunc(limits, func(a, b gpu.Limit) int { return cmp.Compare(a.Bytes, b.Bytes) })
@@ -162,7 +162,8 @@ func earlier(a, b detector.Verdict) detector.Verdict {
 
 // firstEnd leaves each leak to the memory that it fills first. So there is one page: nothing is said of the GPU if the program meets its
 // limit before. What is no growth is told of a limit.
-func firstEnd(list []FindingState, last *DeviceState) []FindingState {
+func (d *DeviceState) firstEnd(last *DeviceState) {
+	list := d.Findings
 	slices.SortStableFunc(list, func(a, b FindingState) int {
 		waitsA, leftA := a.turn(last)
 		waitsB, leftB := b.turn(last)
@@ -172,10 +173,14 @@ func firstEnd(list []FindingState, last *DeviceState) []FindingState {
 		other := &list[i]
 		for k := range list[:i] {
 			first := &list[k]
-			if first.MemoryKey == other.MemoryKey || first.Instance != other.Instance || first.AsWhole() != other.AsWhole() {
+			if first.MemoryKey == other.MemoryKey || first.Instance != other.Instance || !d.covers(first, other) && !d.covers(other, first) {
 				continue
 			}
-			other.NearlyFull, other.CrashLoop = other.NearlyFull && !first.NearlyFull, other.CrashLoop && !first.CrashLoop
+			small, large := first, other
+			if !small.IsLimit() {
+				small, large = large, small
+			}
+			large.NearlyFull, large.CrashLoop = large.NearlyFull && !small.NearlyFull, large.CrashLoop && !small.CrashLoop
 			if first.Grows() && other.Grows() {
 				// If it is a leak there, so it is here.
 				first.Leaking, first.LeakDue = cmp.Or(first.Leaking, other.Leaking), first.LeakDue || other.LeakDue
@@ -183,7 +188,14 @@ func firstEnd(list []FindingState, last *DeviceState) []FindingState {
 			}
 		}
 	}
-	return slices.DeleteFunc(list, func(f FindingState) bool { return f.Empty() })
+	d.Findings = slices.DeleteFunc(list, func(f FindingState) bool { return f.Empty() })
+}
+
+// covers reports whether a finding is about the culprit of another one: it names the same, or its whole pod or job, or its limit is on it.
+func (d *DeviceState) covers(f, other *FindingState) bool {
+	return f.Who == other.Who || f.Who == other.AsWhole() || f.IsLimit() && slices.ContainsFunc(d.Processes, func(p ProcessState) bool {
+		return f.Has(&p.Process) && finding.Of(p.Owner) == other.Who
+	})
 }
 
 // turn returns by what growth is told of one of two memories: whether its first alert still waits, and the time left in seconds. That

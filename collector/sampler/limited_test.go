@@ -273,7 +273,16 @@ func TestFirstEnd(t *testing.T) {
 	serve := finding.Who{Namespace: "ml", Pod: "a", Process: "serve"}
 	train := finding.Who{Namespace: "ml", Pod: "a", Process: "train"}
 	pod := finding.Who{Namespace: "ml", Pod: "a", Whole: true}
+	log := finding.Who{Namespace: "ml", Pod: "a", Process: "log"} // has no limit
 	key, whole := MemoryKey{Of: "/a"}, MemoryKey{}
+	within := func(w finding.Who) ProcessState {
+		return ProcessState{Process: gpu.Process{Owner: &gpu.Owner{Namespace: w.Namespace, Pod: w.Pod, Process: w.Process}, Limits: []gpu.Limit{{Of: key.Of}}}}
+	}
+	firstEnd := func(list, last []FindingState) []FindingState {
+		state := DeviceState{Findings: list, Processes: []ProcessState{within(serve), within(train)}}
+		state.firstEnd(&DeviceState{Findings: last})
+		return state.Findings
+	}
 	of := func(key MemoryKey, w finding.Who, left float64, due bool) FindingState {
 		return FindingState{MemoryKey: key, Finding: finding.Finding{Who: w, OOM: detector.Of(left), OOMDue: due}}
 	}
@@ -291,12 +300,14 @@ func TestFirstEnd(t *testing.T) {
 		"much earlier than before":            {list: []FindingState{of(whole, serve, 10, true), of(key, serve, 20, true)}, last: []FindingState{of(key, serve, 20, true)}, want: []float64{10}},
 		"the pod as a whole":                  {list: []FindingState{of(whole, pod, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
 		"another process of the pod":          {list: []FindingState{of(whole, train, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
+		"one of the pod that has no limit":    {list: []FindingState{of(whole, log, 20, true), of(key, serve, 10, true)}, want: []float64{10, 20}},
+		"one of the pod with another limit":   {list: []FindingState{of(MemoryKey{Of: "/b"}, log, 20, true), of(key, serve, 10, true)}, want: []float64{10, 20}},
 		"a culprit that the limit is not for": {list: []FindingState{of(whole, finding.Who{Process: "x"}, 20, true), of(key, serve, 10, true)}, want: []float64{10, 20}},
 		"another GPU instance":                {list: []FindingState{of(MemoryKey{Instance: gpu.Some(uint32(1))}, serve, 20, true), of(key, serve, 10, true)}, want: []float64{10, 20}},
 		"two limits":                          {list: []FindingState{of(MemoryKey{Of: "/b"}, serve, 20, true), of(key, serve, 10, true)}, want: []float64{10}},
 	} {
 		var left []float64
-		for _, f := range firstEnd(c.list, &DeviceState{Findings: c.last}) {
+		for _, f := range firstEnd(c.list, c.last) {
 			left = append(left, f.OOM.V)
 		}
 		if !slices.Equal(left, c.want) {
@@ -313,6 +324,10 @@ func TestFirstEnd(t *testing.T) {
 	}
 	full := finding.Finding{Who: serve, NearlyFull: true, CrashLoop: true}
 	equal(t, firstEnd([]FindingState{{Finding: full}, {MemoryKey: key, Finding: full}}, nil), []FindingState{{key, full}}, "what is no growth")
+	grows := full
+	grows.OOM, grows.OOMDue = detector.Of(10), true
+	list = firstEnd([]FindingState{{Finding: grows}, {MemoryKey: key, Finding: full}}, nil)
+	equal(t, list, []FindingState{of(whole, serve, 10, true), {key, full}}, "what is no growth, beside growth")
 }
 
 // TestNextLife has a process with a limit of its own after one has ended: its memory goes on if it has the same labels.
@@ -359,13 +374,15 @@ func TestLimitsAreBounded(t *testing.T) {
 }
 
 // TestChargeIsOld has a program whose memory comes and goes between two readings of what is charged: others are charged for as much as
-// at the last reading.
+// at the last reading, also after a moment without the limit.
 func TestChargeIsOld(t *testing.T) {
 	limit := gpu.Limit{Source: gpu.LimitDmem, Of: "/a", Bytes: 20 << 30, Charged: gpu.Some(uint64(12 << 30))}
 	s, o := sharedGPU{func(m float64) float64 { return 10 - 12*m }, 10, nil}, offline(t)
 	if state := run(o, 0, 30*time.Second, func(at time.Duration) *gpu.Sample {
 		sample := s.at(at)
-		sample.Processes[0].Limits = []gpu.Limit{limit}
+		if at != 10*time.Second {
+			sample.Processes[0].Limits = []gpu.Limit{limit}
+		}
 		return sample
 	}); state.Limited[0].Memory.Reserved.V != 2<<30 {
 		t.Errorf("%+v", state.Limited[0].Memory)
