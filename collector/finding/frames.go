@@ -25,20 +25,26 @@ type Frames struct {
 // position in s.Processes. On a GPU in MIG mode it has no members and no
 // capacity: there the instances run out of memory, not the GPU.
 func (f *Frames) Device(info gpu.Info, s *gpu.Sample) (frame *detector.Frame[gpu.ProcessID], index []int) {
-	if len(s.Instances) == 0 {
-		return f.Part(info, s, s.Memory, "", func(*gpu.Process) bool { return true })
+	frame, index = f.Part(info, s, s.Memory, "", func(*gpu.Process) bool { return len(s.Instances) == 0 })
+	if len(s.Instances) > 0 {
+		frame.Capacity, frame.Complete = detector.Value{}, false
 	}
-	f.begin(s, s.Memory, info)
-	f.frame.Capacity, f.frame.Complete = detector.Value{}, false
-	return &f.frame, f.index
+	return frame, index
 }
 
 // Part returns the same for a memory of its own and the processes that it has: a GPU instance of that profile in MIG mode, or with
-// LimitProfile a limit.
+// LimitProfile a limit. On coherent memory freed pages stay allocated: nothing can be said about what nobody owns, nor about a
+// capacity. A limit holds there, too, and no list that cannot be read lacks a process that lives. Of the host's memory it is known
+// what can be had again, so that it has a capacity; but others use it, too.
 func (f *Frames) Part(info gpu.Info, s *gpu.Sample, m gpu.Memory, profile string, has func(*gpu.Process) bool) (frame *detector.Frame[gpu.ProcessID], index []int) {
-	f.begin(s, m, info)
-	if f.profile = profile; profile == LimitProfile {
-		f.frame.Capacity, f.frame.Complete = bytesValue(m.Capacity()), true // it holds on coherent memory, too
+	limit := profile == LimitProfile
+	f.index, f.model, f.profile = f.index[:0], info.Name, profile
+	f.frame = detector.Frame[gpu.ProcessID]{
+		T: s.T, Used: bytesValue(m.Used), Members: f.frame.Members[:0],
+		Complete: limit || s.ProcessesComplete && !info.CoherentMemory,
+	}
+	if limit || !info.CoherentMemory || info.UnifiedMemory {
+		f.frame.Capacity = bytesValue(m.Capacity())
 	}
 	for i := range s.Processes {
 		if p := &s.Processes[i]; has(p) {
@@ -46,21 +52,6 @@ func (f *Frames) Part(info gpu.Info, s *gpu.Sample, m gpu.Memory, profile string
 		}
 	}
 	return &f.frame, f.index
-}
-
-// begin starts a frame without members. On coherent memory freed pages stay
-// allocated: nothing can be said about what nobody owns, nor about a capacity. Of the host's
-// memory it is known what can be had again, so that it has a capacity; but others use it, too.
-func (f *Frames) begin(s *gpu.Sample, m gpu.Memory, info gpu.Info) {
-	coherent := info.CoherentMemory
-	f.index, f.model, f.profile = f.index[:0], info.Name, ""
-	f.frame = detector.Frame[gpu.ProcessID]{
-		T: s.T, Used: bytesValue(m.Used), Members: f.frame.Members[:0],
-		Complete: s.ProcessesComplete && !coherent,
-	}
-	if !coherent || info.UnifiedMemory {
-		f.frame.Capacity = bytesValue(m.Capacity())
-	}
 }
 
 func (f *Frames) add(p *gpu.Process, index int) {
