@@ -13,7 +13,7 @@ var workloadFamily = family{name: "workload", enabled: true, metrics: []metric{
 		"GPU memory in bytes that the processes of a pod or Slurm job hold together. Present once there have been two of them or more, at once or one after the other, or a limit.",
 		func(w *sampler.WorkloadState) optional { return gpu.Some(float64(w.Used)) }),
 	gauges("gpu_workload_memory_limit_bytes",
-		"The most GPU memory in bytes that the pod or Slurm job may hold. source is nvml, dmem, hami or mps.",
+		"The most GPU memory in bytes that the pod or Slurm job may hold. source is nvml, dmem or hami.",
 		[]string{"source"},
 		func(w *sampler.WorkloadState, e *emitter) { e.limits(w.Limits) }),
 	gauges("gpu_process_device_open",
