@@ -465,7 +465,8 @@ func TestLimitsOfAPod(t *testing.T) {
 	}
 }
 
-// TestLimitsBeforeTheFirstAnswer has the pod and the limits of before a restart until the container runtime has answered.
+// TestLimitsBeforeTheFirstAnswer has the pod and the limits of before a restart until the container runtime has answered. They join those
+// that the driver tells of the container's group and of one above it. What the source has shared is left as it is.
 func TestLimitsBeforeTheFirstAnswer(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	var answer gpu.Owner
@@ -474,29 +475,25 @@ func TestLimitsBeforeTheFirstAnswer(t *testing.T) {
 	known := gpu.Owner{ContainerID: id, Namespace: "ml", Pod: "a", Container: "main", Variables: "CUDA_DEVICE_MEMORY_LIMIT=20g"}
 	table.entries[processKey{id: gpu.ProcessID{PID: 7, Start: 1}}] = &processEntry{owner: &known}
 	s := sharedGPU{func(float64) float64 { return 4 }, 10, nil}
-	groups, hami := gpu.Limit{Source: gpu.LimitNVML, Of: "/pods/" + id, Bytes: 16 << 30}, gpu.Limit{Source: gpu.LimitHAMi, Of: "ml/a/main", Bytes: 20 << 30}
-	named := groups
-	named.Of = "ml/a/main"
+	on := func(source, of string, gib uint64) gpu.Limit {
+		return gpu.Limit{Source: source, Of: of, Bytes: gib << 30}
+	}
+	drivers := []gpu.Limit{on(gpu.LimitNVML, "/kubepods/cri-"+id+".scope", 16), on(gpu.LimitNVML, "/kubepods", 40), on(gpu.LimitNVML, "/", 0)}
+	want := []gpu.Limit{on(gpu.LimitNVML, "ml/a/main", 16), drivers[1]}
 	located := known
 	located.Variables = "CUDA_DEVICE_MEMORY_LIMIT=30g"
-	hami30 := hami
-	hami30.Bytes = 30 << 30
 	for i, c := range []struct {
 		answer gpu.Owner
 		done   bool
-		want   []gpu.Limit
-	}{
-		{answer: gpu.Owner{}, want: []gpu.Limit{named, hami}},
-		{answer: gpu.Owner{ContainerID: id}, want: []gpu.Limit{named, hami}},
-		{answer: gpu.Owner{ContainerID: id}, want: []gpu.Limit{named, hami}},
-		{answer: located, done: true, want: []gpu.Limit{named, hami30}},
-	} {
+		hami   uint64 // GiB
+	}{{gpu.Owner{}, false, 20}, {gpu.Owner{ContainerID: id}, false, 20}, {located, true, 30}} {
 		answer, done = c.answer, c.done
 		sample := s.at(time.Duration(i) * time.Second)
 		p := &sample.Processes[0]
-		p.Owner, p.Limits = nil, []gpu.Limit{groups}
+		p.Owner, p.Limits = nil, drivers
 		table.note(sample)
-		equal(t, p.Limits, c.want, "sample %d", i)
+		equal(t, p.Limits, append(want, on(gpu.LimitHAMi, "ml/a/main", c.hami)), "sample %d", i)
+		equal(t, drivers[0].Of, "/kubepods/cri-"+id+".scope", "what the source has")
 		if p.Owner.Pod != "a" {
 			t.Errorf("sample %d: %+v", i, p.Owner)
 		}

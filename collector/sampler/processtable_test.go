@@ -38,23 +38,3 @@ func TestMissingForAMoment(t *testing.T) {
 		}
 	}
 }
-
-// TestLimitsJoin has the driver tell the limit of a container's group, beside that of its variables: both bound the container. What the
-// source has shared is left as it is.
-func TestLimitsJoin(t *testing.T) {
-	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	owner := &gpu.Owner{Namespace: "ml", Pod: "a", Container: "main", ContainerID: id, Variables: "CUDA_DEVICE_MEMORY_LIMIT=30g"}
-	hami := gpu.Limit{Source: gpu.LimitHAMi, Of: "ml/a/main", Bytes: 30 << 30}
-	table := newProcessTable(Config{Owners: &owners{owner: func(gpu.ProcessID) (*gpu.Owner, bool) { return owner, true }}}, "GPU-0", "0", func() *jobsState { return nil })
-	drivers := []gpu.Limit{
-		{Source: gpu.LimitNVML, Of: "/kubepods/cri-" + id + ".scope", Bytes: 20 << 30}, {Source: gpu.LimitNVML, Of: "/kubepods", Bytes: 40 << 30}, {Source: gpu.LimitNVML, Of: "/"},
-	}
-	sample := &gpu.Sample{
-		T: time.Hour, Memory: gpu.Memory{Total: gpu.Some(uint64(80 << 30))},
-		Processes: []gpu.Process{{ID: gpu.ProcessID{PID: 7, Start: 1}, Limits: drivers}},
-	}
-	table.note(sample)
-	want := []gpu.Limit{{Source: gpu.LimitNVML, Of: "ml/a/main", Bytes: 20 << 30}, {Source: gpu.LimitNVML, Of: "/kubepods", Bytes: 40 << 30}, hami}
-	equal(t, sample.Processes[0].Limits, want, "limits")
-	equal(t, drivers[0].Of, "/kubepods/cri-"+id+".scope", "what the source has")
-}
