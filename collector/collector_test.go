@@ -5,7 +5,6 @@ package collector
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"maps"
 	"math"
@@ -26,18 +25,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // equal checks that got is want, part by part. The format tells of what they are.
 func equal[T any](t testing.TB, got, want T, format string, args ...any) {
@@ -47,7 +41,7 @@ func equal[T any](t testing.TB, got, want T, format string, args ...any) {
 	}
 }
 
-var update = flag.Bool("update", false, "rewrite the golden files in testdata")
+var update = testkit.Update
 
 // allFamilies returns options that switch every family on, or every one off.
 func allFamilies(on bool) Options {

@@ -12,7 +12,7 @@ import (
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/common/promslog"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // TestLoggersLookAlike writes a line with each of the loggers: both have the same keys, in the same order.

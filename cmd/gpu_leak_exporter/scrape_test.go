@@ -16,9 +16,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // testScrape returns the handler of a state, and the registry of what it shows beside.

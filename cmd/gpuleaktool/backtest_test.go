@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/backtest"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // tool runs the program.

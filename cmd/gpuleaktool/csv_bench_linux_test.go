@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // BenchmarkBacktestCSV runs the tool over a log of nvidia-smi, a line a second. samples/s is what a core does, whatever else

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // leakRow is a row of testdata/leak.csv.

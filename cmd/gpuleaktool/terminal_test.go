@@ -25,7 +25,7 @@ import (
 	"unicode"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/watch"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // hostile is a name that clears the screen, in two ways, turns the text around, and is no UTF-8.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/watch"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // node answers as an exporter does whose only GPU has that verdict, with a note if it has one.

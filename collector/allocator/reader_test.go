@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 const gib = 1 << 30
@@ -31,13 +32,7 @@ const hang = 10 * time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // equal checks that got is want, part by part. The format tells of what they are.
 func equal[T any](t testing.TB, got, want T, format string, args ...any) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -21,13 +22,7 @@ var (
 	pod = Who{Namespace: "ml", Pod: "b-0", Whole: true}
 )
 
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // equal checks that got is want, part by part. The format tells of what they are.
 func equal[T any](t testing.TB, got, want T, format string, args ...any) {

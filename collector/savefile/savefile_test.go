@@ -11,15 +11,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 var kind = Kind{Name: "test", Version: 2, Most: 1 << 20}
 

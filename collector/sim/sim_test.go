@@ -20,6 +20,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -28,13 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // simStart is the start of the scenarios in tests.
 var simStart = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // equal checks that got is want, part by part. The format tells of what they are.
 func equal[T any](t testing.TB, got, want T, format string, args ...any) {

@@ -25,17 +25,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // equal checks that got is want, part by part. The format tells of what they are.
 func equal[T any](t testing.TB, got, want T, format string, args ...any) {

@@ -15,10 +15,10 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/history"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/detectorconfig"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 

@@ -27,9 +27,9 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/backtest"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/gpuleaktool/command"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/replay"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // programArgs is the variable with the arguments of the program where a test runs that in

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 func sitesOfTest() *allocator.Sites {

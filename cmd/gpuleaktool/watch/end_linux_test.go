@@ -15,8 +15,8 @@ import (
 
 	"github.com/prometheus/procfs"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // toProcess chooses the process of onGPU.

@@ -17,8 +17,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 const down, upward = "\x1b[B", "\x1bOA"

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // recorded is an answer of the exporter: its own golden file.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // TestDocs holds the table in the detector's documentation to the thresholds.

@@ -15,8 +15,8 @@ import (
 	"github.com/go-kit/log"
 	"github.com/prometheus/common/config"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // TestLoad reads no file, the example, and a file with other values.

@@ -22,8 +22,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

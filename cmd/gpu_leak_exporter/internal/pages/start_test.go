@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 

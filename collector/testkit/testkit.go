@@ -1,7 +1,7 @@
 // Copyright 2026 The gpu_leak_exporter Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testkit is what the tests of the programs share.
+// Package testkit is what tests share.
 package testkit
 
 import (
@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+// Update asks to rewrite the golden files.
+var Update = flag.Bool("update", false, "rewrite the golden files")
 
 // Must ends the test at an error.
 func Must(t testing.TB, err error) {
@@ -37,7 +38,7 @@ func Write(t testing.TB, path, text string) {
 // Golden compares a text with a golden file, or rewrites that with -update.
 func Golden(t testing.TB, path, got string) {
 	t.Helper()
-	if *update {
+	if *Update {
 		Write(t, path, got)
 	}
 	if got != Read(t, path) {
