@@ -398,7 +398,7 @@ func TestActRoutes(t *testing.T) {
 // TestActSystemd has the exporter name the process, and its unit started again if it is on the list.
 func TestActSystemd(t *testing.T) {
 	t.Parallel()
-	exporter := harness.StartExporter(t, harness.Options{Args: []string{"--source=sim:node", "--source.speed=120"}})
+	exporter := harness.StartExporter(t, harness.Options{Args: []string{"--source=sim:node", "--source.speed=60"}})
 	var uuid, pid string
 	harness.Eventually(t, patience, func() error {
 		found, err := exporter.TryScrape()
@@ -430,8 +430,7 @@ func TestActSystemd(t *testing.T) {
 		"no exporter":     {[]string{acts, "EXPORTER=http://127.0.0.1:1"}, "vllm.service\n", alert + uuid, "FAILED: the exporter does not answer", nil},
 		"it saves":        {[]string{acts, "CHECKPOINT_SECONDS=60"}, "vllm.service\n", alert + uuid, "runs: sudo --non-interactive " + restarted, []string{signalled, "sleep 60", restarted}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		t.Run(name, func(t *testing.T) { // one after the other, at once: serve.py dies in the end, and has another pid
 			units := filepath.Join(t.TempDir(), "units")
 			harness.WriteFile(t, units, "tgi.service\nvllm.service\n")
 			a := startAct(t, append([]string{"EXPORTER=" + exporter.URL, "UNITS=" + units}, c.settings...), map[string]string{"answers/ps": c.unit})
