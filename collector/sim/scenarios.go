@@ -159,7 +159,7 @@ func nodeZombie() *simProcess {
 // nodeUnreleased is an evaluation that runs every half hour. The driver keeps a part of its memory until the next one starts.
 func nodeUnreleased() *simProcess {
 	return &simProcess{
-		owner: job("481630", "evaluate.py", "bob"), start: -18 * time.Minute, shape: flat(11 * gib), sm: 0.02, cores: 0.9,
+		owner: job("481630", "evaluate.py", "bob"), start: -18 * time.Minute, shape: flat(7 * gib), sm: 0.02, cores: 0.9,
 		life: 20 * time.Minute, gap: 10 * time.Minute, keeps: 6 * gib,
 	}
 }
