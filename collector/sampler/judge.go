@@ -232,6 +232,7 @@ func (l *loop) find(state *DeviceState) {
 		kind := incident.OutOfMemory
 		if d.IsLimit() {
 			kind = incident.Limit
+			state.addLimit(d.MemoryState, s.Processes)
 		}
 		if len(m.died) > 0 {
 			l.tell(&incident.Incident{Kind: kind}, d.MemoryKey, state, m.died...)
@@ -246,5 +247,4 @@ func (l *loop) find(state *DeviceState) {
 		m.died = nil
 	}
 	state.firstEnd(l.published.Load())
-	state.addLimits()
 }

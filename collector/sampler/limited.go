@@ -125,29 +125,24 @@ func (l *loop) left(x MemoryState) bool {
 	return over
 }
 
-// addLimits gives a pod or job the limits on all that it holds. That is there with one process, too.
-func (d *DeviceState) addLimits() {
-	for i := range d.Limited {
-		x := &d.Limited[i]
-		who := x.Who.AsWhole()
-		if x.Of == "" || !who.Whole || x.Memory.Used.V == 0 {
-			continue
-		}
-		at := slices.IndexFunc(d.Workloads, func(w WorkloadState) bool { return w.Instance == x.Instance && w.Who == who })
-		if at < 0 {
-			at = len(d.Workloads)
-			d.Workloads = append(d.Workloads, WorkloadState{Instance: x.Instance, Who: who, Used: x.Memory.Used.V, Verdict: x.Judgement.Device})
-		}
-		w := &d.Workloads[at]
-		w.Verdict = earlier(w.Verdict, x.Judgement.Device)
-		for k := range d.Processes { // one alone has no verdict as a workload of the GPU
-			if p := &d.Processes[k]; x.Has(&p.Process) {
-				w.Verdict = earlier(w.Verdict, p.Verdict)
-			}
-		}
-		if w.Used == x.Memory.Used.V { // else it bounds a part
-			w.Limits = append(w.Limits, x.Limits...)
-		}
+// addLimit gives a pod or job the limit on all that it holds. That is there with one process, too. said are the processes within it.
+func (d *DeviceState) addLimit(x *MemoryState, said []finding.Part) {
+	who := x.Who.AsWhole()
+	if x.Of == "" || !who.Whole || x.Memory.Used.V == 0 {
+		return
+	}
+	at := slices.IndexFunc(d.Workloads, func(w WorkloadState) bool { return w.Instance == x.Instance && w.Who == who })
+	if at < 0 {
+		at = len(d.Workloads)
+		d.Workloads = append(d.Workloads, WorkloadState{Instance: x.Instance, Who: who, Used: x.Memory.Used.V, Verdict: x.Judgement.Device})
+	}
+	w := &d.Workloads[at]
+	w.Verdict = earlier(w.Verdict, x.Judgement.Device)
+	for i := range said { // one alone has no verdict as a workload of the GPU
+		w.Verdict = earlier(w.Verdict, *said[i].Verdict)
+	}
+	if w.Used == x.Memory.Used.V { // else it bounds a part
+		w.Limits = append(w.Limits, x.Limits...)
 	}
 }
 
@@ -201,10 +196,7 @@ func (d *DeviceState) covers(f, other *FindingState) bool {
 // turn returns by what growth is told of one of two memories: whether its first alert still waits, and the time left in seconds. That
 // is shorter for what was told last, because an alert with other labels is another alert.
 func (f *FindingState) turn(last *DeviceState) (waits bool, left float64) {
-	left = math.Inf(1)
-	if s := f.OOM.Finite(); s != nil {
-		left = *s
-	}
+	left = *cmp.Or(f.OOM.Finite(), new(math.Inf(1)))
 	if last != nil && slices.ContainsFunc(last.Findings, func(g FindingState) bool { return g.Grows() && g.MemoryKey == f.MemoryKey && g.Who == f.Who }) {
 		return false, left / incumbent
 	}
