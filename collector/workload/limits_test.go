@@ -80,8 +80,8 @@ func TestStatusHangs(t *testing.T) {
 	if _, done := c.find(idA); !done {
 		<-pauses
 	}
-	known(t, c, idB, place{"ml", "b-0", "main", "", ""}) // it has no status
-	known(t, c, idA, place{"ml", "a-0", "main", "", "CUDA_DEVICE_MEMORY_LIMIT=1g"})
+	known(t, c, idB, place{namespace: "ml", pod: "b-0", container: "main"}) // it has no status
+	known(t, c, idA, place{namespace: "ml", pod: "a-0", container: "main", variables: "CUDA_DEVICE_MEMORY_LIMIT=1g"})
 }
 
 // TestVariablesAreBounded has a container with all GPUs of a large node, and one with variables without end.
