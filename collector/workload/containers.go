@@ -181,7 +181,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// ask makes a list for the waiting containers; asked is false if there are none. After an error nothing waits any more:
+// ask makes a list for the waiting containers; asked is false if there are none. If there is no list nothing waits any more:
 // find brings back the containers that are still of interest.
 func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 	c.mu.Lock()
@@ -200,13 +200,19 @@ func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 	}
 	for id := range waiting { // now that the pods are known: one of these calls may take as long as the list may
 		if p, listed := places[id]; listed {
-			p.variables, p.incomplete = environment(ctx, socket, id), false
+			variables, failed := environment(ctx, socket, id)
+			p.variables, p.incomplete = variables, failed != nil
 			c.mu.Lock()
 			c.answers.put(id, p)
+			if failed != nil && ctx.Err() == nil {
+				err = fmt.Errorf("ask the runtime at %s for the limits of a container: %w", socket, failed)
+				c.err = err
+				c.want(id) // once it has answered for the others
+			}
 			c.mu.Unlock()
 		}
 	}
-	return true, nil
+	return true, err
 }
 
 // answered notes how a list went, and returns its error.

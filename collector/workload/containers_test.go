@@ -34,12 +34,14 @@ type fakeRuntime struct {
 	status *runtimeapi.ContainerStatus
 	info   map[string]string // if it is asked for more
 	err    error
-	waits  func(context.Context) // before a status; nil does not
+	before func(context.Context) error // a status; nil does nothing
 }
 
 func (r *fakeRuntime) ContainerStatus(ctx context.Context, q *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
-	if r.waits != nil {
-		r.waits(ctx)
+	if r.before != nil {
+		if err := r.before(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if q.GetContainerId() != idA {
 		return nil, status.Error(codes.NotFound, "no such container")

@@ -12,6 +12,9 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
@@ -66,16 +69,19 @@ func parseLimit(text string) uint64 {
 }
 
 // environment returns the lines NAME=VALUE of the variables above, out of the specification of a container; "" if the runtime does not
-// tell it. Other variables may hold secrets.
-func environment(ctx context.Context, socket, containerID string) string {
+// tell it. Other variables may hold secrets. An error is one of the call, which may succeed later.
+func environment(ctx context.Context, socket, containerID string) (string, error) {
 	var spec struct {
 		RuntimeSpec struct {
 			Process struct{ Env []string }
 		}
 	}
 	answer, err := statusOf(ctx, socket, containerID)
-	if err != nil || json.Unmarshal([]byte(answer.GetInfo()["info"]), &spec) != nil { // that of containerd and of CRI-O
-		return ""
+	if code := status.Code(err); err != nil && code != codes.NotFound && code != codes.Unimplemented {
+		return "", err
+	}
+	if json.Unmarshal([]byte(answer.GetInfo()["info"]), &spec) != nil { // that of containerd and of CRI-O
+		return "", nil
 	}
 	left := maxVariables
 	return strings.Join(slices.DeleteFunc(spec.RuntimeSpec.Process.Env, func(v string) bool {
@@ -85,5 +91,5 @@ func environment(ctx context.Context, socket, containerID string) string {
 		}
 		left -= len(v) + len("\n")
 		return false
-	}), "\n")
+	}), "\n"), nil
 }

@@ -9,7 +9,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
@@ -57,12 +62,13 @@ func TestStatusHangs(t *testing.T) {
 	asked, release := make(chan struct{}, 2), make(chan struct{})
 	runtime := having(inPod(idA, "ml", "a-0", "main"), inPod(idB, "ml", "b-0", "main"))
 	runtime.info = map[string]string{"info": `{"runtimeSpec": {"process": {"env": ["CUDA_DEVICE_MEMORY_LIMIT=1g"]}}}`}
-	runtime.waits = func(ctx context.Context) {
+	runtime.before = func(ctx context.Context) error {
 		asked <- struct{}{}
 		select {
 		case <-release:
 		case <-ctx.Done():
 		}
+		return nil
 	}
 	c, pauses, _ := asking(t, runtime, true)
 	unknown(t, c, idB) // the list may begin before the other one is asked for
@@ -84,6 +90,29 @@ func TestStatusHangs(t *testing.T) {
 	known(t, c, idA, place{namespace: "ml", pod: "a-0", container: "main", variables: "CUDA_DEVICE_MEMORY_LIMIT=1g"})
 }
 
+// TestStatusFails has a runtime that cannot tell more of a container for a moment: it is asked again, ever more rarely, and says so.
+func TestStatusFails(t *testing.T) {
+	var calls atomic.Int32
+	runtime := having(inPod(idA, "ml", "a-0", "main"))
+	runtime.info = map[string]string{"info": `{"runtimeSpec": {"process": {"env": ["CUDA_DEVICE_MEMORY_LIMIT=1g"]}}}`}
+	runtime.before = func(context.Context) error {
+		if calls.Add(1) <= 2 {
+			return status.Error(codes.ResourceExhausted, "too busy")
+		}
+		return nil
+	}
+	c, pauses, socket := asking(t, runtime, true)
+	delays := []time.Duration{listed(t, c, pauses, idA)}
+	if p, done := c.find(idA); p != (place{namespace: "ml", pod: "a-0", container: "main", incomplete: true}) || done {
+		t.Errorf("while the runtime is too busy: %+v, final %v", p, done)
+	}
+	wantProblem(t, c, socket, "limits of a container", "too busy")
+	delays = append(delays, <-pauses, <-pauses)
+	equal(t, delays, []time.Duration{1e9, 2e9, 1e9}, "pauses of")
+	known(t, c, idA, place{namespace: "ml", pod: "a-0", container: "main", variables: "CUDA_DEVICE_MEMORY_LIMIT=1g"})
+	noProblem(t, c)
+}
+
 // TestVariablesAreBounded has a container with all GPUs of a large node, and one with variables without end.
 func TestVariablesAreBounded(t *testing.T) {
 	const uuid = "GPU-01234567-0123-0123-0123-0123456789a%x"
@@ -100,7 +129,9 @@ func TestVariablesAreBounded(t *testing.T) {
 	runtime, socket := having(), runtimeSocket(t)
 	runtime.info = map[string]string{"info": `{"runtimeSpec": {"process": {"env": ` + string(text) + `}}}`}
 	runtime.start(t, socket)
-	o := gpu.Owner{ContainerID: idA, Variables: environment(t.Context(), socket, idA)}
+	variables, err := environment(t.Context(), socket, idA)
+	must(t, err)
+	o := gpu.Owner{ContainerID: idA, Variables: variables}
 	if got := Limits(&o, devices[15]); len(got) != 1 || got[0].Bytes != 7<<30 || len(o.Variables) > maxVariables {
 		t.Errorf("limits %v of %d bytes of variables", got, len(o.Variables))
 	}
