@@ -175,6 +175,47 @@ func TestExitNearCapacity(t *testing.T) {
 	}
 }
 
+// A process may die at a peak between two frames. It did not if another one has made room since.
+func TestExitAfterAPeak(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		second int // of the peak: the end is missed at 100
+		first  int // second at which the other one is missed; it has 20 GiB
+		near   []int
+	}{
+		{"a moment before", 70, 200, []int{1}},
+		{"too long before", 38, 200, nil},
+		{"the other one died of it", 70, 75, []int{2}},
+		{"both died of it", 98, 100, []int{1, 2}},
+		{"after the end of the other one", 90, 75, []int{1}},
+	} {
+		d := newDomain(t)
+		var near []int
+		for s := range 110 {
+			f := frame(s, 0)
+			if s < 100 {
+				f.Members = append(f.Members, proc(1, 50*gib))
+			}
+			if s < c.first {
+				f.Members = append(f.Members, proc(2, 20*gib))
+			}
+			used := 50 * gib
+			if s == c.second {
+				used = 78 * gib
+			}
+			f.Used = Of(float64(used))
+			for _, e := range show(t, d, f).Exited {
+				if e.NearCapacity {
+					near = append(near, e.Key)
+				}
+			}
+		}
+		if slices.Sort(near); !slices.Equal(near, c.near) {
+			t.Errorf("%s: %v died near the capacity, want %v", c.name, near, c.near)
+		}
+	}
+}
+
 // The crest is that of the last hour, and begins anew when a member ends that held a tenth of it.
 func TestHeadroomIsBelowTheCrest(t *testing.T) {
 	for _, c := range []struct {

@@ -214,8 +214,8 @@ type Exit[K comparable] struct {
 	Key K
 	// Used is its memory in its last frame, in bytes.
 	Used Value
-	// NearCapacity says that in its last frame 5 % of the capacity or less
-	// were free: it may have died of out-of-memory.
+	// NearCapacity says that within a minute before its last frame 5 % of the capacity
+	// or less were free: it may have died of out-of-memory.
 	NearCapacity bool
 }
 

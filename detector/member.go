@@ -30,7 +30,7 @@ type member struct {
 	Seen    time.Duration   // last frame that listed it
 	Place   int             // in the list of that frame
 	Held    Value           // its memory in that frame
-	Full    bool            // the memory as a whole was near its capacity in that frame
+	Near    time.Duration   // the last frame with it in which the memory as a whole was near its capacity; 0 none
 	Runs    heights.Program // 0 unknown
 	Heights heights.Life
 	Given   heights.Record // the heights that it gave back itself, if Runs is unknown
@@ -85,9 +85,9 @@ func (d *Domain[K]) gone(f *Frame[K]) []K {
 	return d.removed
 }
 
-// observeMembers adds the frame to the members' series and sums their groups. full says that the memory as a whole is near
+// observeMembers adds the frame to the members' series and sums their groups. near says that the memory as a whole is near
 // its capacity.
-func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, full bool) {
+func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, near bool) {
 	for _, g := range d.groups {
 		g.frame = groupFrame{}
 	}
@@ -112,7 +112,10 @@ func (d *Domain[K]) observeMembers(f *Frame[K], o series.Sample, full bool) {
 			held = m.Used
 		}
 		m.Seen, m.Place, m.Group = o.T, i, groupOf(in)
-		m.Held, m.Full = Value{V: float64(used), OK: ok}, full
+		m.Held = Value{V: float64(used), OK: ok}
+		if near {
+			m.Near = o.T
+		}
 		m.Activity.Note(o.T, o.Interval, m.Config().ZombieAfter, in.SM, in.CPU, in.State)
 		if ok {
 			o.Used, o.Started, o.SM = used, in.Started, in.SM
@@ -144,6 +147,8 @@ func (d *Domain[K]) member(in *Member[K]) *member {
 
 // endMember handles the end of a member.
 func (d *Domain[K]) endMember(key K, m *member) {
+	// It may have died at a peak between two frames. What followed when another one had made room did not.
+	near := m.Near > 0 && m.Near >= m.Seen-series.FullBefore && (m.Near > d.past.LeftAt || d.past.LeftAt == d.past.Last)
 	if m.Held.OK && m.Held.V >= crestExit*float64(d.past.Top) {
 		d.past.Crest, d.past.LeftAt = stat.Crest[stat.Bytes]{}, d.past.Last
 		d.past.Fullness.Left = true
@@ -157,7 +162,7 @@ func (d *Domain[K]) endMember(key K, m *member) {
 		}
 	}
 	if len(d.out.Exited) < MaxMembers {
-		d.out.Exited = append(d.out.Exited, Exit[K]{Key: key, Used: m.Held, NearCapacity: m.Full})
+		d.out.Exited = append(d.out.Exited, Exit[K]{Key: key, Used: m.Held, NearCapacity: near})
 	}
 }
 

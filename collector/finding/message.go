@@ -39,10 +39,11 @@ const (
 	HeldTicket = 1 << 30
 )
 
-// The alerts on growth.
+// The alerts on growth, and on memory that no program will use again.
 const (
-	OutOfMemory = "GPUOutOfMemoryPredicted"
-	Leak        = "GPUMemoryLeakDetected"
+	OutOfMemory  = "GPUOutOfMemoryPredicted"
+	Leak         = "GPUMemoryLeakDetected"
+	HeldByNobody = "GPUMemoryHeldByNobody"
 )
 
 // Message is one finding in words.
@@ -85,7 +86,7 @@ func (s *Sample) Messages(found []Finding) (list []Message) {
 			}
 		}
 		held := func(bytes detector.Value, detail, advice string) {
-			m := Message{Severity: Note, Alert: "GPUMemoryHeldByNobody", Summary: humanize.Bytes(bytes.V) + " of " + s.Name + " are held, and nobody uses them", Detail: detail, Advice: advice, Due: true}
+			m := Message{Severity: Note, Alert: HeldByNobody, Summary: humanize.Bytes(bytes.V) + " of " + s.Name + " are held, and nobody uses them", Detail: detail, Advice: advice, Due: true}
 			if bytes.V >= HeldTicket {
 				m.Severity = Ticket
 			}

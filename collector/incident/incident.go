@@ -35,7 +35,7 @@ type Kind string
 
 // The kinds of incidents.
 const (
-	OutOfMemory Kind = "oom"       // a process ended while its memory was full
+	OutOfMemory Kind = "oom"       // a process ended while its memory was full, and not well as far as that is known
 	Limit       Kind = "limit"     // the same, at the limit of its container
 	Refused     Kind = "allocator" // the framework in a process was refused memory
 	Lost        Kind = "gpu_lost"  // the GPU has lost its memory
@@ -57,7 +57,7 @@ type Incident struct {
 	UUID     string          `json:"uuid"`
 	Memory   string          `json:"memory"`
 	Capacity gpu.Opt[uint64] `json:"capacity_bytes"`
-	Used     gpu.Opt[uint64] `json:"used_bytes"`
+	Used     gpu.Opt[uint64] `json:"used_bytes"` // the most in the minute before, also of the processes
 	XID      uint64          `json:"xid,omitempty"`
 	Asked    gpu.Opt[uint64] `json:"asked_bytes,omitzero"` // for which there was no memory
 	Finding  Finding         `json:"finding"`

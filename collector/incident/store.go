@@ -25,8 +25,6 @@ import (
 const (
 	// Most is how many incidents an exporter keeps. Half of them can be of one minute: in a storm the others are only counted.
 	Most = 64
-	// exitWithin is how long after a process the exit code of its container may come.
-	exitWithin = 2 * time.Minute
 	// Page is where the exporter shows incidents, each at its ID.
 	Page   = "/incidents"
 	prefix = "incident-"
@@ -104,21 +102,6 @@ func (s *Store) Add(i *Incident) {
 	s.mu.Unlock()
 	if !storm {
 		level.Warn(s.logger).Log("msg", i.Text, "kind", i.Kind, "page", Page+"#"+i.ID)
-	}
-}
-
-// Exited notes the exit code of a container in the incidents of its processes.
-func (s *Store) Exited(containerID string, code int32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for k, i := range s.now.List {
-		with := *i
-		with.Processes = slices.Clone(i.Processes)
-		for n := range with.Processes {
-			if p := &with.Processes[n]; p.Ended && p.ContainerID == containerID && !p.ExitCode.OK && time.Since(i.Time) <= exitWithin {
-				p.ExitCode, s.now.List[k] = gpu.Some(code), &with
-			}
-		}
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-kit/log"
@@ -241,7 +240,6 @@ func TestStorm(t *testing.T) {
 				i := later(-time.Hour)
 				i.GPU = strconv.Itoa(gpu % 2)
 				s.Add(i)
-				s.Exited("none", 1)
 			}
 		})
 	}
@@ -256,42 +254,6 @@ func TestStorm(t *testing.T) {
 	equal(t, len(ids), Most, "IDs")
 	s.Add(later(0))
 	equal(t, kept(s)[Most-1].Time, noon, "the last one an hour after the storm")
-}
-
-// TestExited has the exit code of a container come to the processes that ended with it, in memory and on the disk.
-func TestExited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		s := NewStore(dir, Most, nil)
-		for _, age := range []time.Duration{exitWithin + time.Second, time.Second} {
-			i := later(0)
-			i.Time = time.Now().Add(-age).UTC()
-			i.Start = i.Time.Add(-20 * time.Second)
-			i.Processes = append(i.Processes, proc("rank.py", 9, true, 1), proc("rank.py", 10, true, 1))
-			for n := range i.Processes[:3] {
-				i.Processes[n].ContainerID = "c1"
-			}
-			s.Add(i)
-		}
-		before := kept(s)
-		s.Exited("c1", 137)
-		s.Exited("c1", 1) // it cannot end twice
-		s.Save()
-		none, killed := gpu.Opt[int32]{}, gpu.Some(int32(137))
-		codes := func(i *Incident) (list []gpu.Opt[int32]) {
-			for n := range i.Processes {
-				list = append(list, i.Processes[n].ExitCode)
-			}
-			return list
-		}
-		list := kept(s)
-		equal(t, codes(list[0]), []gpu.Opt[int32]{none, none, none, none}, "long before")
-		equal(t, codes(list[1]), []gpu.Opt[int32]{killed, none, killed, none}, "just before")
-		equal(t, codes(before[1]), []gpu.Opt[int32]{none, none, none, none}, "what somebody may read")
-		equal(t, len(filesIn(t, dir)), 2, "files")
-		again := kept(NewStore(dir, Most, nil))
-		equal(t, codes(again[1]), codes(list[1]), "on the disk")
-	})
 }
 
 // FuzzParse has files of whatever content: an error, or an incident that can be shown and written again.

@@ -131,15 +131,18 @@ func (h *hour) add(t time.Duration, x float32) {
 	b.high = max(b.high, x)
 }
 
-// course returns the highest use in each step from one time to another, and the last one that is known.
-func (h *hour) course(from, to time.Duration) (list []gpu.Opt[uint64], last gpu.Opt[uint64]) {
+// course returns the highest use in each step from one time to another, and that of the last minute, or else the last one that is known:
+// a program may die at a peak.
+func (h *hour) course(from, to time.Duration) (list []gpu.Opt[uint64], high gpu.Opt[uint64]) {
 	for t := from; t <= to; t += incident.Step {
 		step := uint32(t/incident.Step) + 1
 		b := h[step%uint32(len(h))]
 		v := gpu.Some(uint64(b.high)).If(b.step == step)
-		list, last = append(list, v), cmp.Or(v, last)
+		if list = append(list, v); v.OK && (t <= to-time.Minute || v.V >= high.V) {
+			high = v
+		}
 	}
-	return list, last
+	return list, high
 }
 
 // curve returns the curve of the history. ahead is how far the wall clock is ahead of the source's clock.

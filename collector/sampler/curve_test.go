@@ -210,9 +210,10 @@ func TestHour(t *testing.T) {
 		samples []sample
 		since   time.Duration // after begin
 		want    []gpu.Opt[uint64]
-		last    gpu.Opt[uint64]
+		high    gpu.Opt[uint64]
 	}{
-		"the highest in each step": {[]sample{{0, used(1)}, {9, used(3)}, {9, used(2)}, {10, used(0)}}, 0, []gpu.Opt[uint64]{used(3), used(0)}, used(0)},
+		"the highest in each step": {[]sample{{0, used(1)}, {9, used(3)}, {9, used(2)}, {10, used(0)}}, 0, []gpu.Opt[uint64]{used(3), used(0)}, used(3)},
+		"a peak long ago":          {[]sample{{0, used(9)}, {10, used(8)}, {60, used(1)}, {70, used(2)}}, 0, []gpu.Opt[uint64]{used(9), used(8), none, none, none, none, used(1), used(2)}, used(8)},
 		"a gap":                    {[]sample{{5, used(1)}, {35, used(2)}}, 0, []gpu.Opt[uint64]{used(1), none, none, used(2)}, used(2)},
 		"use that is not known":    {[]sample{{0, used(1)}, {10, none}, {20, none}}, 0, []gpu.Opt[uint64]{used(1), none, none}, used(1)},
 		"the clock goes back":      {[]sample{{500, used(1)}, {3, used(2)}, {12, used(4)}}, 0, []gpu.Opt[uint64]{used(2), used(4)}, used(4)},
@@ -225,9 +226,9 @@ func TestHour(t *testing.T) {
 			h.add(begin+time.Duration(s.second)*time.Second, s.used, &detector.Verdict{})
 		}
 		to := begin + c.since + time.Duration(len(c.want)-1)*incident.Step
-		course, last := h.hour.course(begin+c.since, to)
+		course, high := h.hour.course(begin+c.since, to)
 		equal(t, course, c.want, "%s", name)
-		equal(t, last, c.last, "%s: the last one", name)
+		equal(t, high, c.high, "%s: the last minute", name)
 	}
 }
 

@@ -4,11 +4,13 @@
 package sampler
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -16,10 +18,8 @@ import (
 const (
 	// maxEnds bounds the processes that wait for an answer.
 	maxEnds = 256
-	// firstAsked is the age of an end at the first question, at least. askInterval is the time from one to the next, and askedUntil the age
-	// of the last.
-	firstAsked  = 3 * time.Second
-	askInterval = 10 * time.Second
+	// askInterval is the time from one question to the next, and askedUntil how long after an end somebody is asked.
+	askInterval = 3 * time.Second
 	askedUntil  = time.Minute
 	// sigterm is the exit code of a container that SIGTERM has stopped: 128 and the number of the signal.
 	sigterm = 143
@@ -33,20 +33,21 @@ type departed struct {
 	since     time.Time     // when its end was noticed
 }
 
-// ends asks how the containers of ended processes have ended, and tells heights of those that ended well. Outside of Kubernetes
-// nobody knows.
+// ends asks how the containers of ended processes have ended, tells heights of those that ended well, and incidents of the others.
+// Outside of Kubernetes nobody knows.
 type ends struct {
 	heights   *detector.Heights
 	owners    Owners
-	incidents *incident.Store // get the exit codes
-	mu        sync.Mutex      // never held while somebody is asked
+	incidents *incident.Store
+	mu        sync.Mutex // never held while somebody is asked
 	waiting   []departed
+	held      []*incident.Incident // of them, and of processes that nobody can be asked for
 }
 
 // add notes the end of a process of that program. at is the time of its last sample. It never blocks: beyond maxEnds, ends stay
 // unknown.
 func (e *ends) add(runs detector.Program, container string, at time.Duration) {
-	if e == nil || container == "" || runs == 0 {
+	if e == nil || container == "" {
 		return
 	}
 	e.mu.Lock()
@@ -56,28 +57,60 @@ func (e *ends) add(runs detector.Program, container string, at time.Duration) {
 	}
 }
 
+// hold keeps the incident of processes that have ended, and reports whether it did. If all of them ended well, it is none.
+func (e *ends) hold(i *incident.Incident) bool {
+	if e == nil {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.held) == incident.Most {
+		return false
+	}
+	e.held = append(e.held, i)
+	return true
+}
+
 // ask asks for the containers, and forgets the processes that will not have another answer.
 func (e *ends) ask(ctx context.Context) {
 	e.mu.Lock()
 	waiting := slices.Clone(e.waiting)
 	e.mu.Unlock()
-	asked := len(waiting)
+	asked, codes := len(waiting), map[string]gpu.Opt[int32]{}
 	waiting = slices.DeleteFunc(waiting, func(l departed) bool {
-		switch age := time.Since(l.since); {
-		case age < firstAsked:
-			return false
-		case age >= askedUntil+askInterval:
-			return true // the runtime is slow
+		if ctx.Err() != nil || time.Since(l.since) >= askedUntil+askInterval {
+			return true // the exporter ends, or the runtime is slow
 		}
 		code, known := e.owners.Ended(ctx, l.container)
-		if code.OK {
-			e.incidents.Exited(l.container, code.V)
-		}
-		well := code.OK && (code.V == 0 || code.V == sigterm)
-		told := known && (!well || e.heights.Ended(l.runs, l.at))
+		codes[l.container] = code
+		told := known && (!endedWell(code) || l.runs == 0 || e.heights.Ended(l.runs, l.at))
 		return told || time.Since(l.since) >= askedUntil
 	})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.waiting = append(waiting, e.waiting[asked:]...)
+	e.held = slices.DeleteFunc(e.held, func(i *incident.Incident) bool { return e.settle(i, codes) })
+}
+
+// endedWell reports whether a program that ended so had no error.
+func endedWell(code gpu.Opt[int32]) bool { return code.OK && (code.V == 0 || code.V == sigterm) }
+
+// settle notes exit codes in an incident. Once no other will come, it tells the incident and returns true. It needs e.mu.
+func (e *ends) settle(i *incident.Incident, codes map[string]gpu.Opt[int32]) bool {
+	well := true
+	for k := range i.Processes {
+		p := &i.Processes[k]
+		if !p.Ended {
+			continue
+		}
+		p.ExitCode = cmp.Or(p.ExitCode, codes[p.ContainerID])
+		if !p.ExitCode.OK && slices.ContainsFunc(e.waiting, func(l departed) bool { return l.container == p.ContainerID }) {
+			return false
+		}
+		well = well && endedWell(p.ExitCode)
+	}
+	if !well {
+		e.incidents.Add(i)
+	}
+	return true
 }

@@ -50,7 +50,9 @@ func (l *loop) tell(i *incident.Incident, key MemoryKey, now *DeviceState, about
 		u.Course, u.Used = e.history.hour.course(from, to)
 		i.Processes = append(i.Processes, u)
 	}
-	l.sampler.cfg.Incidents.Add(i)
+	if i.Kind != incident.OutOfMemory && i.Kind != incident.Limit || !l.sampler.ends.hold(i) {
+		l.sampler.cfg.Incidents.Add(i)
+	}
 }
 
 // findingOn returns what was said of a memory at the last sample.
@@ -63,8 +65,10 @@ func (l *loop) findingOn(of *Domain, m *memory) incident.Finding {
 	if at != 0 {
 		f.By, f.At = severity.String(), new(l.wall(at))
 	}
-	if list := of.Messages(); len(list) > 0 {
-		f.Text = list[0].Text()
+	for _, message := range of.Messages() {
+		if f.Text == "" && message.Alert != finding.HeldByNobody { // that is no forecast
+			f.Text = message.Text()
+		}
 	}
 	return f
 }

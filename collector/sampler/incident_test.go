@@ -140,13 +140,63 @@ func TestDeathWhileUnread(t *testing.T) {
 		equal(t, fmt.Sprint(list[0].Kind, list[0].Time, len(list[0].Processes)), fmt.Sprint(incident.XID, scriptTime(100), 1), "kind of the first, its time, processes")
 		i := list[1]
 		whole(t, i)
-		equal(t, fmt.Sprint(i.Time, i.Used.V>>30, len(i.Processes), i.Processes[0].Used.V>>30, i.Processes[0].ExitCode), fmt.Sprint(scriptTime(100), 78, 1, 77, gpu.Opt[int32]{}), "time, use, processes, their use, exit code")
+		equal(t, fmt.Sprint(i.Time, i.Used.V>>30, len(i.Processes), i.Processes[0].Used.V>>30, i.Processes[0].ExitCode), fmt.Sprint(scriptTime(100), 78, 1, 77, gpu.Some(int32(1))), "time, use, processes, their use, exit code")
 		after(20 * time.Second)
-		equal(t, incidentsOf(s)[1].Processes[0].ExitCode, gpu.Some(int32(1)), "exit code")
 		list = incident.NewStore(dir, incident.Most, nil).Now().List
 		equal(t, len(list), 2, "incidents on the disk")
 		equal(t, list[1].Processes[0].ExitCode, gpu.Some(int32(1)), "exit code on the disk") // of one time, by kind
 	})
+}
+
+// TestGoodEnd has processes leave a full memory: it is no incident if all ended well. That is known once their containers have ended;
+// where that is not told for a minute, and when the exporter ends before, it is an incident.
+func TestGoodEnd(t *testing.T) {
+	const lasts = 100
+	for name, c := range map[string]struct {
+		containers []string
+		answers    []end
+		after      time.Duration
+		want       int
+	}{
+		"well":                        {[]string{"c1", "c1"}, []end{well}, 5 * time.Minute, 0},
+		"badly":                       {[]string{"c1", "c1"}, []end{badly}, 6 * time.Second, 1},
+		"well, later":                 {[]string{"c1"}, []end{unknown, unknown, well}, 5 * time.Minute, 0},
+		"badly, not yet":              {[]string{"c1"}, []end{unknown, unknown, badly}, 6 * time.Second, 0},
+		"badly, later":                {[]string{"c1"}, []end{unknown, unknown, badly}, 12 * time.Second, 1},
+		"one well, the other unknown": {[]string{"c1", ""}, []end{well}, 6 * time.Second, 1},
+		"unknown":                     {[]string{"c1"}, []end{unknown}, 70 * time.Second, 1},
+		"in no container":             {[]string{""}, []end{well}, 6 * time.Second, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newGPU(0, func(second int) (gpu.Sample, error) {
+				if second > lasts {
+					return flat(1 << 30)(second)
+				}
+				var list []gpu.Process
+				for n, container := range c.containers {
+					p := process(uint32(n+1), 39<<30)
+					p.Owner = &gpu.Owner{Process: "train.py", ContainerID: container, Runs: 1}
+					list = append(list, p)
+				}
+				return flat(79<<30, list...)(second)
+			})
+			o, _ := containerEnds(c.answers...)
+			o.owner = nil
+			runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, _ *lines) {
+				after(lasts*time.Second + c.after)
+				equal(t, len(incidentsOf(s)), c.want, "incidents")
+				equal(t, int(s.State().Incidents.Counts[incident.Count{Kind: incident.OutOfMemory}]), c.want, "counted")
+			})
+		})
+	}
+	o, _ := containerEnds(unknown)
+	dir := t.TempDir()
+	setup := func(c *Config) { c.Owners, c.Incidents = o, incident.NewStore(dir, incident.Most, nil) }
+	runSampler(t, &scriptSource{devices: []gpu.Device{leaves(lasts)}}, setup, func(s *Sampler, _ *lines) {
+		after((lasts + 5) * time.Second)
+		equal(t, len(incidentsOf(s)), 0, "incidents before the end of the exporter")
+	})
+	equal(t, len(incident.NewStore(dir, incident.Most, nil).Now().List), 1, "incidents on the disk after it")
 }
 
 // TestSeveralDie has three processes die at once, one of which is too young for series: the largest comes first.

@@ -14,8 +14,8 @@ const (
 	// empty their caches before they fail, and a server such as vLLM reserves as much. The two times
 	// below are chosen.
 	fullShare = 0.9
-	// A fall flushes a cache if the memory was full at most fullBefore it.
-	fullBefore = time.Minute
+	// FullBefore is how long before a fall of it, or the end of a process, the memory was full at most, if that made them.
+	FullBefore = time.Minute
 	// Times of a full memory that are fullApart are independent.
 	fullApart = time.Hour
 )
@@ -45,4 +45,4 @@ func (f *Fullness) Note(t time.Duration, used, capacity stat.Bytes) {
 
 // Was reports whether the memory was full at the last time t of a process, or just before it: allocators empty their caches
 // before they fail.
-func (f *Fullness) Was(t time.Duration) bool { return f.Until > 0 && f.Until >= t-fullBefore }
+func (f *Fullness) Was(t time.Duration) bool { return f.Until > 0 && f.Until >= t-FullBefore }

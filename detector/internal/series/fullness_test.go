@@ -54,7 +54,7 @@ func TestAMemoryOfUnknownCapacityIsNeverFull(t *testing.T) {
 // A memory was full when a process ended that was full then, or just before.
 func TestWasFull(t *testing.T) {
 	f := Fullness{Until: start}
-	for after, want := range map[time.Duration]bool{-time.Hour: true, 0: true, fullBefore: true, fullBefore + 1: false} {
+	for after, want := range map[time.Duration]bool{-time.Hour: true, 0: true, FullBefore: true, FullBefore + 1: false} {
 		if got := f.Was(start + after); got != want {
 			t.Errorf("%s after: %t", after, got)
 		}

@@ -153,7 +153,7 @@ func (r *Run) up(p stat.Point) {
 // A leak cannot be flushed: if less than retrace of the rise stays, it was no leak.
 func (e *Scale) fall(p stat.Point, full *Fullness) {
 	r := &e.Run
-	flushed := full.Until > 0 && p.At-full.Until <= fullBefore+e.Width && full.Lately > r.LowAt &&
+	flushed := full.Until > 0 && p.At-full.Until <= FullBefore+e.Width && full.Lately > r.LowAt &&
 		float64(p.V-r.Low) >= retrace*float64(r.High-r.Low)
 	if height, levels := e.above(p.V); levels >= toothMoves && !flushed {
 		e.Given = max(e.Given, float64(height))

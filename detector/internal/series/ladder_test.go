@@ -273,8 +273,8 @@ func TestWhatIsFlushedIsNotGivenBack(t *testing.T) {
 	}{
 		{"the memory was never full", Fullness{}, 300, true},
 		{"it was full just before", Fullness{Lately: block(40), Until: block(50)}, 300, false},
-		{"as long ago as it may", Fullness{Lately: block(20), Until: block(fell) - fullBefore - narrowest}, 300, false},
-		{"longer ago", Fullness{Lately: block(20), Until: block(fell) - fullBefore - narrowest - 1}, 300, true},
+		{"as long ago as it may", Fullness{Lately: block(20), Until: block(fell) - FullBefore - narrowest}, 300, false},
+		{"longer ago", Fullness{Lately: block(20), Until: block(fell) - FullBefore - narrowest - 1}, 300, true},
 		{"it was full before it grew", Fullness{Lately: block(10), Until: block(50)}, 300, true},
 		{"a quarter stays", Fullness{Lately: block(40), Until: block(50)}, 100 + 400*retrace, false},
 		{"next to nothing stays", Fullness{Lately: block(40), Until: block(50)}, 99 + 400*retrace, true},
