@@ -29,13 +29,9 @@ type Limit struct {
 // Bounded names what a limit on a control group of the owner's process bounds: the container, if the group is that of it, or a group
 // within. The next run of the container has another ID, and the same limits.
 func (o *Owner) Bounded(group string) string {
-	_, rest, of := strings.Cut(group, o.ContainerID)
-	if o.ContainerID == "" || !of {
+	_, rest, within := strings.Cut(group, o.ContainerID)
+	if !within || o.ContainerID == "" || o.Container == "" {
 		return group // it may be that of a whole pod
 	}
-	name := o.ContainerID
-	if o.Container != "" {
-		name = o.Namespace + "/" + o.Pod + "/" + o.Container
-	}
-	return name + strings.TrimPrefix(rest, ".scope")
+	return o.Namespace + "/" + o.Pod + "/" + o.Container + strings.TrimPrefix(rest, ".scope")
 }

@@ -5,6 +5,7 @@ package sampler
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -107,7 +108,8 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 		j := &state.Judgement
 		j.Device = detector.Verdict{Windows: j.Device.Windows, SpikesTotal: j.Device.SpikesTotal, Trough: j.Device.Trough}
 	}
-	state.Limited = slices.DeleteFunc(state.Limited, l.left)
+	maps.DeleteFunc(l.memories, func(_ MemoryKey, m *memory) bool { return m.over(sample.T) })
+	state.Limited = slices.DeleteFunc(state.Limited, func(x MemoryState) bool { return l.memories[x.MemoryKey] == nil })
 }
 
 // repartition follows the MIG layout. A new layout makes all old histories invalid, also one that was made while no exporter ran.
@@ -232,6 +234,7 @@ func (l *loop) find(state *DeviceState) {
 		kind := incident.OutOfMemory
 		if d.IsLimit() {
 			kind = incident.Limit
+			state.addLimit(d.MemoryState, s.Processes)
 		}
 		if len(m.died) > 0 {
 			l.tell(&incident.Incident{Kind: kind}, d.MemoryKey, state, m.died...)
@@ -246,5 +249,4 @@ func (l *loop) find(state *DeviceState) {
 		m.died = nil
 	}
 	state.firstEnd(l.published.Load())
-	state.addLimits()
 }

@@ -24,19 +24,15 @@ var nothing = gpu.Some(uint64(0))
 func (l *loop) limits(sample *gpu.Sample) (list []MemoryState) {
 	for i := range sample.Processes {
 		for k := range sample.Processes[i].Limits {
-			l.bound(&sample.Processes[i], &sample.Processes[i].Limits[k])
+			l.bound(&sample.Processes[i], &sample.Processes[i].Limits[k], sample.T)
 		}
 	}
 	if len(l.memories) == 1+l.instances.V {
 		return nil // as almost always
 	}
 	for key, m := range l.memories {
-		switch {
-		case !key.IsLimit():
-		case m.sum(sample):
+		if key.IsLimit() && m.sum(sample) {
 			list = append(list, m.MemoryState)
-		case sample.T-m.finding.Seen > time.Hour:
-			delete(l.memories, key) // nobody tells it any more, or no list is complete, as on coherent memory
 		}
 	}
 	slices.SortFunc(list, func(a, b MemoryState) int { // a control group before those in it
@@ -47,7 +43,7 @@ func (l *loop) limits(sample *gpu.Sample) (list []MemoryState) {
 
 // bound gives a limit of a process a memory. That on a process alone takes the one of an ended process with the same labels, of which
 // it is the next life.
-func (l *loop) bound(p *gpu.Process, limit *gpu.Limit) {
+func (l *loop) bound(p *gpu.Process, limit *gpu.Limit, t time.Duration) {
 	key := keyIn(p, limit)
 	if l.memories[key] != nil {
 		return
@@ -66,6 +62,7 @@ func (l *loop) bound(p *gpu.Process, limit *gpu.Limit) {
 		return
 	default:
 		last = l.newMemory(MemoryState{Profile: finding.LimitProfile})
+		last.finding.Seen = t
 	}
 	last.MemoryKey = key
 	l.memories[key] = last
@@ -88,66 +85,58 @@ func (k *MemoryKey) Has(p *gpu.Process) bool {
 // sum adds up the processes within a limit, and reports whether they are known: an incomplete list may lack them, and their limit may be
 // missing for a moment. What is charged beyond their memory, such as to others in a group above, is not theirs to use. It is known for
 // the moment at which it was read.
-func (m *memory) sum(sample *gpu.Sample) bool {
+func (m *memory) sum(sample *gpu.Sample) (known bool) {
 	var limits []gpu.Limit // each of the processes has the same
-	who, used := m.Who, nothing
+	used := nothing
 	for i := range sample.Processes {
 		p := &sample.Processes[i]
 		if !m.Has(p) {
 			continue
 		}
 		if limits == nil {
-			who = finding.Of(p.Owner)
+			m.Who = finding.Of(p.Owner)
 		}
 		limits = slices.DeleteFunc(slices.Clone(p.Limits), func(l gpu.Limit) bool { return keyIn(p, &l) != m.MemoryKey })
-		who, used = who.Common(finding.Of(p.Owner)), gpu.Some(used.V+p.Used.V).If(used.OK && p.Used.OK)
+		m.Who, used = m.Who.Common(finding.Of(p.Owner)), gpu.Some(used.V+p.Used.V).If(used.OK && p.Used.OK)
 	}
 	if limits == nil {
-		m.Memory.Used = nothing
-		return sample.ProcessesComplete && !slices.ContainsFunc(sample.Processes, func(p gpu.Process) bool { return m.domain.Knows(p.ID) })
+		known = sample.ProcessesComplete && !slices.ContainsFunc(sample.Processes, func(p gpu.Process) bool { return m.domain.Knows(p.ID) })
+		m.Memory.Used = nothing.If(known)
+		return known
 	}
 	least := slices.MinFunc(limits, func(a, b gpu.Limit) int { return cmp.Compare(a.Bytes, b.Bytes) })
 	if !slices.Contains(m.Limits, least) {
 		m.Memory.Reserved = gpu.Some(least.Charged.V - min(used.V, least.Charged.V)).If(least.Charged.OK && used.OK)
 	}
-	m.Who, m.Limits, m.Memory.Total, m.Memory.Used = who, limits, gpu.Some(least.Bytes), used
+	m.Limits, m.Memory.Total, m.Memory.Used = limits, gpu.Some(least.Bytes), used
 	return true
 }
 
-// left forgets a limit without a process, unless one has died at it within the hour: its next life goes on there. It reports whether
-// it did.
-func (l *loop) left(x MemoryState) bool {
-	m := l.memories[x.MemoryKey]
-	over := x.Memory.Used == nothing && len(m.died)+len(m.finding.Ends) == 0
-	if over {
-		delete(l.memories, x.MemoryKey)
-	}
-	return over
+// over reports whether a limit can be forgotten: no process is within it, and none has died at it within the hour, whose next life would go
+// on there. Where that stays unknown, as on coherent memory or if nobody tells the limit any more, it takes an hour.
+func (m *memory) over(t time.Duration) bool {
+	left := m.Memory.Used == nothing && len(m.died)+len(m.finding.Ends) == 0
+	return m.IsLimit() && (left || !m.Memory.Used.OK && t-m.finding.Seen > time.Hour)
 }
 
-// addLimits gives a pod or job the limits on all that it holds. That is there with one process, too.
-func (d *DeviceState) addLimits() {
-	for i := range d.Limited {
-		x := &d.Limited[i]
-		who := x.Who.AsWhole()
-		if x.Of == "" || !who.Whole || x.Memory.Used.V == 0 {
-			continue
-		}
-		at := slices.IndexFunc(d.Workloads, func(w WorkloadState) bool { return w.Instance == x.Instance && w.Who == who })
-		if at < 0 {
-			at = len(d.Workloads)
-			d.Workloads = append(d.Workloads, WorkloadState{Instance: x.Instance, Who: who, Used: x.Memory.Used.V, Verdict: x.Judgement.Device})
-		}
-		w := &d.Workloads[at]
-		w.Verdict = earlier(w.Verdict, x.Judgement.Device)
-		for k := range d.Processes { // one alone has no verdict as a workload of the GPU
-			if p := &d.Processes[k]; x.Has(&p.Process) {
-				w.Verdict = earlier(w.Verdict, p.Verdict)
-			}
-		}
-		if w.Used == x.Memory.Used.V { // else it bounds a part
-			w.Limits = append(w.Limits, x.Limits...)
-		}
+// addLimit gives a pod or job the limit on all that it holds. That is there with one process, too. said are the processes within it.
+func (d *DeviceState) addLimit(x *MemoryState, said []finding.Part) {
+	who := x.Who.AsWhole()
+	if x.Of == "" || !who.Whole || x.Memory.Used.V == 0 {
+		return
+	}
+	at := slices.IndexFunc(d.Workloads, func(w WorkloadState) bool { return w.Instance == x.Instance && w.Who == who })
+	if at < 0 {
+		at = len(d.Workloads)
+		d.Workloads = append(d.Workloads, WorkloadState{Instance: x.Instance, Who: who, Used: x.Memory.Used.V, Verdict: x.Judgement.Device})
+	}
+	w := &d.Workloads[at]
+	w.Verdict = earlier(w.Verdict, x.Judgement.Device)
+	for i := range said { // one alone has no verdict as a workload of the GPU
+		w.Verdict = earlier(w.Verdict, *said[i].Verdict)
+	}
+	if w.Used == x.Memory.Used.V { // else it bounds a part
+		w.Limits = append(w.Limits, x.Limits...)
 	}
 }
 
@@ -201,10 +190,7 @@ func (d *DeviceState) covers(f, other *FindingState) bool {
 // turn returns by what growth is told of one of two memories: whether its first alert still waits, and the time left in seconds. That
 // is shorter for what was told last, because an alert with other labels is another alert.
 func (f *FindingState) turn(last *DeviceState) (waits bool, left float64) {
-	left = math.Inf(1)
-	if s := f.OOM.Finite(); s != nil {
-		left = *s
-	}
+	left = *cmp.Or(f.OOM.Finite(), new(math.Inf(1)))
 	if last != nil && slices.ContainsFunc(last.Findings, func(g FindingState) bool { return g.Grows() && g.MemoryKey == f.MemoryKey && g.Who == f.Who }) {
 		return false, left / incumbent
 	}

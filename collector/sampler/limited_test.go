@@ -345,7 +345,7 @@ func TestNextLife(t *testing.T) {
 		l := offline(t).loop
 		before := l.newMemory(MemoryState{MemoryKey: MemoryKey{ID: gpu.ProcessID{PID: 7}}, Who: finding.Of(serve)})
 		l.memories[before.MemoryKey] = before
-		l.bound(&c.process, &limit)
+		l.bound(&c.process, &limit, 0)
 		if now := l.memories[keyIn(&c.process, &limit)]; now == nil || now == before != c.same || len(l.memories) != map[bool]int{true: 2, false: 3}[c.same] {
 			t.Errorf("%s: %d memories", name, len(l.memories))
 		}
@@ -370,6 +370,16 @@ func TestLimitsAreBounded(t *testing.T) {
 		judge(2 * time.Hour)
 		judge(2*time.Hour + time.Second)
 		equal(t, len(o.loop.memories), 2, "memories")
+	}
+}
+
+// TestUnknownMemoryInALimit has a program whose memory the driver does not tell: its limit is there.
+func TestUnknownMemoryInALimit(t *testing.T) {
+	s := sharedGPU{func(float64) float64 { return 4 }, 10, []gpu.Limit{dmem(16)}}
+	sample := s.at(0)
+	sample.Processes[0].Used.OK = false
+	if x := offline(t).Judge(sample).Limited; len(x) != 1 || x[0].Memory.Used.OK {
+		t.Errorf("limited %+v", x)
 	}
 }
 

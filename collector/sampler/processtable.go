@@ -120,8 +120,6 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 	return unresolved
 }
 
-var errNoLimit = errors.New("a limit of 0 or above the memory of the GPU is none")
-
 // limit adds the limits of the process's container to those of its control groups. It leaves out those that bound nothing.
 func (t *processTable) limit(e *processEntry, p *gpu.Process, m gpu.Memory) {
 	all := slices.Concat(p.Limits, workload.Limits(e.owner, t.uuid))
@@ -131,7 +129,7 @@ func (t *processTable) limit(e *processEntry, p *gpu.Process, m gpu.Memory) {
 		case l.Problem != "":
 			t.unusable = errors.New(l.Problem)
 		case l.Bytes == 0 || m.Total.OK && l.Bytes > m.Total.V:
-			t.unusable = errNoLimit
+			t.unusable = errors.New("a limit of 0 or above the memory of the GPU is none")
 		default:
 			l.Of = e.owner.Bounded(l.Of)
 			p.Limits = append(p.Limits, l)

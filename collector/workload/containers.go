@@ -48,12 +48,9 @@ const (
 )
 
 // place is where a container is in Kubernetes, the ID of its image, and the variables that limit its memory: see environment.
-type place struct{ namespace, pod, container, image, variables string }
-
-// located is a place that may be incomplete: its variables are being asked for.
-type located struct {
-	place
-	incomplete bool
+type place struct {
+	namespace, pod, container, image, variables string
+	incomplete                                  bool // the variables are being asked for
 }
 
 // containers finds the pod of a container. It asks the container runtime by the CRI, as the kubelet does, because only
@@ -72,7 +69,7 @@ type containers struct {
 	needed bool
 	// waiting are the containers that the next list is made for.
 	waiting map[string]bool
-	answers recent[string, located]
+	answers recent[string, place]
 	// err is why the last list failed, at that time.
 	err error
 	at  time.Time
@@ -86,7 +83,7 @@ func newContainers(sockets []string, given bool) *containers {
 		pause:   pause,
 		needed:  given,
 		waiting: map[string]bool{},
-		answers: newRecent[string, located](maxContainers),
+		answers: newRecent[string, place](maxContainers),
 	}
 	for _, s := range sockets {
 		c.sockets = append(c.sockets, strings.TrimPrefix(s, "unix://"))
@@ -101,12 +98,12 @@ func (c *containers) find(id string) (p place, done bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p, ok := c.answers.get(id); ok {
-		return p.place, !p.incomplete
+		return p, !p.incomplete
 	}
 	if c.want(id) {
 		return place{}, false
 	}
-	c.answers.put(id, located{})
+	c.answers.put(id, place{})
 	return place{}, true
 }
 
@@ -204,9 +201,9 @@ func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 	for id := range waiting { // now that the pods are known: one of these calls may take as long as the list may
 		if p, listed := places[id]; listed {
 			variables, failed := environment(ctx, socket, id)
-			p.variables = variables
+			p.variables, p.incomplete = variables, failed != nil
 			c.mu.Lock()
-			c.answers.put(id, located{p, failed != nil})
+			c.answers.put(id, p)
 			if failed != nil && ctx.Err() == nil {
 				err = fmt.Errorf("ask the runtime at %s for the limits of a container: %w", socket, failed)
 				c.err = err
@@ -231,8 +228,7 @@ func (c *containers) answered(waiting map[string]bool, socket string, places map
 	}
 	c.needed = c.needed || places != nil // it is a node of Kubernetes, whatever happens to its socket
 	for id := range waiting {
-		p, listed := places[id] // a container that is not listed is in no pod
-		c.answers.put(id, located{p, listed})
+		c.answers.put(id, places[id]) // a container that is not listed is in no pod
 	}
 	return nil
 }
@@ -294,7 +290,8 @@ func placeOf(ctr *runtimeapi.Container) place {
 		pod:       value("io.kubernetes.pod.name"),
 		container: value("io.kubernetes.container.name"),
 		// One runtime always fills in the same of them. Older ones do not know the ID.
-		image: strings.Clone(label(cmp.Or(ctr.GetImageId(), ctr.GetImageRef(), ctr.GetImage().GetImage()), maxImage)),
+		image:      strings.Clone(label(cmp.Or(ctr.GetImageId(), ctr.GetImageRef(), ctr.GetImage().GetImage()), maxImage)),
+		incomplete: true,
 	}
 }
 

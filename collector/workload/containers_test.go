@@ -186,7 +186,7 @@ func TestContainersFind(t *testing.T) {
 		{
 			name:   "found",
 			listed: []*runtimeapi.Container{inPod(idB, "default", "other", "main"), inPod(idA, "research", "train-0", "pytorch")},
-			want:   place{"research", "train-0", "pytorch", "", ""},
+			want:   place{namespace: "research", pod: "train-0", container: "pytorch"},
 		},
 		{name: "not listed", listed: []*runtimeapi.Container{inPod(idB, "default", "other", "main")}},
 		{name: "nothing listed"},
@@ -194,12 +194,12 @@ func TestContainersFind(t *testing.T) {
 		{
 			name:   "ended",
 			listed: []*runtimeapi.Container{{Id: idA, State: runtimeapi.ContainerState_CONTAINER_EXITED, Labels: inPod(idA, "research", "train-0", "pytorch").Labels}},
-			want:   place{"research", "train-0", "pytorch", "", ""},
+			want:   place{namespace: "research", pod: "train-0", container: "pytorch"},
 		},
 		{
 			name:   "not fit for a label",
 			listed: []*runtimeapi.Container{inPod(idA, "re\nsearch", "train\x1b[31m", strings.Repeat("é", maxName))},
-			want:   place{"re search", "train\uFFFD[31m", strings.Repeat("é", maxName/2), "", ""},
+			want:   place{namespace: "re search", pod: "train\uFFFD[31m", container: strings.Repeat("é", maxName/2)},
 		},
 		{name: "not an ID", listed: []*runtimeapi.Container{nil, {}, inPod("../"+idA, "a", "b", "c"), inPod(idA[:12], "a", "b", "c")}},
 	} {
@@ -233,11 +233,11 @@ func TestContainersWithoutRuntimeSocket(t *testing.T) {
 	having(inPod(idA, "default", "late", "main"), inPod(idB, "default", "later", "main")).start(t, socket)
 	noProblem(t, given) // it is there now
 	listed(t, given, pauses, idA)
-	known(t, given, idA, place{"default", "late", "main", "", ""})
+	known(t, given, idA, place{namespace: "default", pod: "late", container: "main"})
 	pauses = running(t, usual)
 	known(t, usual, idA, place{})
 	listed(t, usual, pauses, idB)
-	known(t, usual, idB, place{"default", "later", "main", "", ""})
+	known(t, usual, idB, place{namespace: "default", pod: "later", container: "main"})
 }
 
 // wantProblem checks the text of the problem.
@@ -312,7 +312,7 @@ func TestContainersRuntimeHangs(t *testing.T) {
 func TestContainersRuntimeRestarts(t *testing.T) {
 	for _, given := range []bool{true, false} {
 		t.Run(fmt.Sprintf("given %v", given), func(t *testing.T) {
-			a, b := place{"default", "a", "main", "", ""}, place{"default", "b", "main", "", ""}
+			a, b := place{namespace: "default", pod: "a", container: "main"}, place{namespace: "default", pod: "b", container: "main"}
 			socket := runtimeSocket(t)
 			stop := having(inPod(idA, "default", "a", "main")).start(t, socket)
 			c := newContainers([]string{socket}, given)
@@ -357,7 +357,7 @@ func TestContainersRuntimeWithoutCRI(t *testing.T) {
 		stop()
 		having(inPod(containerNumber(3), "default", "a", "main")).start(t, socket)
 		listed(t, c, pauses, containerNumber(3))
-		known(t, c, containerNumber(3), place{"default", "a", "main", "", ""})
+		known(t, c, containerNumber(3), place{namespace: "default", pod: "a", container: "main"})
 		known(t, c, idA, place{})
 	})
 }
@@ -385,7 +385,7 @@ func TestContainersSeveralRuntimes(t *testing.T) {
 			cs := newContainers([]string{first, second, third}, false)
 			pauses := running(t, cs)
 			listed(t, cs, pauses, idA)
-			known(t, cs, idA, place{"default", "a", "main", "", ""})
+			known(t, cs, idA, place{namespace: "default", pod: "a", container: "main"})
 			listed(t, cs, pauses, idB)
 			known(t, cs, idB, place{})
 			if c.first != nil && c.first.lists.Load() != c.lists {
@@ -418,7 +418,7 @@ func TestContainersAskedDuringRuntimeList(t *testing.T) {
 	answer <- []*runtimeapi.Container{inPod(containerNumber(1), "default", "late", "main")}
 	<-pauses
 	known(t, c, idB, place{})
-	known(t, c, containerNumber(1), place{"default", "late", "main", "", ""})
+	known(t, c, containerNumber(1), place{namespace: "default", pod: "late", container: "main"})
 	// The last wake-up found nobody waiting.
 	equal(t, r.lists.Load(), 2, "lists")
 }
@@ -455,7 +455,7 @@ func TestContainersAreBounded(t *testing.T) {
 		for n := range left {
 			var want place
 			if n < many {
-				want = place{"default", fmt.Sprintf("pod-%d", n), "main", "", ""}
+				want = place{namespace: "default", pod: fmt.Sprintf("pod-%d", n), container: "main"}
 			}
 			if p, done := c.find(containerNumber(n)); done && p != want {
 				t.Fatalf("container %d is in %+v, want %+v", n, p, want)

@@ -86,8 +86,8 @@ func TestStatusHangs(t *testing.T) {
 	if _, done := c.find(idA); !done {
 		<-pauses
 	}
-	known(t, c, idB, place{"ml", "b-0", "main", "", ""}) // it has no status
-	known(t, c, idA, place{"ml", "a-0", "main", "", "CUDA_DEVICE_MEMORY_LIMIT=1g"})
+	known(t, c, idB, place{namespace: "ml", pod: "b-0", container: "main"}) // it has no status
+	known(t, c, idA, place{namespace: "ml", pod: "a-0", container: "main", variables: "CUDA_DEVICE_MEMORY_LIMIT=1g"})
 }
 
 // TestStatusFails has a runtime that cannot tell more of a container for a moment: it is asked again, ever more rarely, and says so.
@@ -103,13 +103,13 @@ func TestStatusFails(t *testing.T) {
 	}
 	c, pauses, socket := asking(t, runtime, true)
 	delays := []time.Duration{listed(t, c, pauses, idA)}
-	if p, done := c.find(idA); p != (place{"ml", "a-0", "main", "", ""}) || done {
+	if p, done := c.find(idA); p != (place{namespace: "ml", pod: "a-0", container: "main", incomplete: true}) || done {
 		t.Errorf("while the runtime is too busy: %+v, final %v", p, done)
 	}
 	wantProblem(t, c, socket, "limits of a container", "too busy")
 	delays = append(delays, <-pauses, <-pauses)
 	equal(t, delays, []time.Duration{1e9, 2e9, 1e9}, "pauses of")
-	known(t, c, idA, place{"ml", "a-0", "main", "", "CUDA_DEVICE_MEMORY_LIMIT=1g"})
+	known(t, c, idA, place{namespace: "ml", pod: "a-0", container: "main", variables: "CUDA_DEVICE_MEMORY_LIMIT=1g"})
 	noProblem(t, c)
 }
 
