@@ -76,8 +76,6 @@ type process struct {
 	denied   bool
 	names    map[source]gpu.Allocator // only the names, as they were first
 	request  sitesRequest
-	heard    time.Time // when a refusal was looked for
-	refusals uint32    // number of the last one that was read
 }
 
 // source is a framework on a GPU.
@@ -199,7 +197,7 @@ func (r *Reader) look(p *process, now time.Time) {
 	p.file, p.sequence, p.written = f, found.sequence, now
 	r.pages++
 	r.publish(p, found.records)
-	r.hear(p, found.refusals, now)
+	r.hear(p, found.refusal, now)
 }
 
 // refresh reads the page of a process again. After an error, look searches for it: a probe makes a new page if its
@@ -209,7 +207,7 @@ func (r *Reader) refresh(p *process, now time.Time) {
 	if err == nil && found.sequence != p.sequence {
 		p.sequence, p.written = found.sequence, now
 		r.publish(p, found.records)
-		r.hear(p, found.refusals, now)
+		r.hear(p, found.refusal, now)
 		return
 	}
 	if (err == nil || errors.Is(err, errTorn)) && now.Sub(p.written) < staleAfter {
