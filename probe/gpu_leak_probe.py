@@ -45,14 +45,12 @@ _MAX_SITES = 20
 _MAX_FRAMES = 32
 _MAX_NAME = 300
 
-_REFUSAL_WAIT = 1.0  # seconds that an out-of-memory waits for the exporter at most
+_REFUSAL_WAIT = 1.0  # seconds that an out-of-memory takes: the exporter reads the page once in them
 _REFUSAL_PAUSE = 60.0  # seconds between two that are told
 _REFUSAL_LINES = 10
 _REFUSAL_SIZE = _WRITTEN - 64 - _RECORDS * 192  # what the records leave
 _EMPTY_PAUSE = 60.0  # seconds between two times that a cache is emptied
 _EMPTY_LEAST = 0.1  # of the memory: for less it is not worth that the program waits
-
-_READ = 1 << 48  # a lock of one byte, at this and the time of the refusal, says that the exporter has read it
 
 
 # Each reader yields (ordinal, backend, values) for the GPUs that the framework uses.
@@ -248,7 +246,7 @@ class _Page(_Memory):
     def __init__(self):
         super().__init__("gpu_leak_probe", _SIZE)
 
-    records, refused, refusal = (), 0, b""
+    records, refusal = (), b""
 
     def write(self, records):
         self.records = records
@@ -257,29 +255,20 @@ class _Page(_Memory):
     def request(self, number):
         """Returns the number of a request and for how many seconds it is; (0, 0) if there is none. That of
         the given number goes before others: who asked may not have read the answer yet."""
-        for start, length in ((number * _UNIT, _UNIT), (_UNIT, _MAX_NUMBER * _UNIT)):
-            start, length = self._lock(start, length) if start else (0, 0)
-            if start >= _UNIT and start % _UNIT == 0 and 0 < length < _UNIT:
-                return start // _UNIT, length
-        return 0, 0
-
-    def was_read(self):
-        """Reports whether the exporter has read the last refusal."""
-        return self._lock(_READ + self.refused, 1)[1] > 0
-
-    def _lock(self, start, length):
-        """Returns where a lock for reading is in a range, and its length; (0, 0) if there is none."""
         import fcntl
         import struct
 
         layout = "hhqqi4x"  # struct flock of 64 bits: kind, whence, start, length, pid
-        try:
-            # F_OFD_GETLK: it waits for nobody, and tells a lock that a lock for writing would meet.
-            found = fcntl.fcntl(self._fd, 36, struct.pack(layout, fcntl.F_WRLCK, 0, start, length, 0))
-        except OSError:
-            return 0, 0
-        kind, _, start, length, _ = struct.unpack(layout, found)
-        return (start, length) if kind == fcntl.F_RDLCK else (0, 0)
+        for start, length in ((number * _UNIT, _UNIT), (_UNIT, _MAX_NUMBER * _UNIT)):
+            try:
+                # F_OFD_GETLK: it waits for nobody, and tells a lock that a lock for writing would meet.
+                found = fcntl.fcntl(self._fd, 36, struct.pack(layout, fcntl.F_WRLCK, 0, start, length, 0))
+            except OSError:
+                continue
+            kind, _, start, length, _ = struct.unpack(layout, found)
+            if kind == fcntl.F_RDLCK and start >= _UNIT and start % _UNIT == 0 and 0 < length < _UNIT:
+                return start // _UNIT, length
+        return 0, 0
 
 
 class _Answer(_Memory):
@@ -556,13 +545,11 @@ class _Refusals:
             if page is None or page.lost():
                 return
             lines = self._lines(torch, ordinal)
-            page.refused = int(time.time())
-            page.refusal = _json({"time": page.refused, "uuid": _cuda.uuid(ordinal), "asked": asked, "lines": lines}, lines, _REFUSAL_SIZE)
+            page.refusal = _json({"time": int(time.time()), "uuid": _cuda.uuid(ordinal), "asked": asked, "lines": lines}, lines, _REFUSAL_SIZE)
             page.write(page.records)
         finally:
             probe._asking.release()
-        while time.monotonic() - now < _REFUSAL_WAIT and not page.was_read():
-            time.sleep(0.02)
+        time.sleep(max(0, now + _REFUSAL_WAIT - time.monotonic()))
 
     def _lines(self, torch, ordinal):
         """Returns what holds most: by line of code, if PyTorch records where it allocates, or else the largest blocks."""

@@ -114,12 +114,6 @@ func ask(f *os.File, number uint32, over time.Duration) error {
 	return nil
 }
 
-// tellRead says on an open page that the refusal of that time was read, until the next one.
-func tellRead(f *os.File, at int64) error {
-	_ = setLock(f, unix.F_UNLCK, readAt, 0) // all from there on
-	return setLock(f, unix.F_RDLCK, readAt+at, 1)
-}
-
 func withdraw(f *os.File, number uint32) error {
 	return setLock(f, unix.F_UNLCK, int64(number)*requestUnit, requestUnit)
 }

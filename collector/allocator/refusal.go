@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// readAt is where a lock on the page says that a refusal was read: at this and its time. That is beyond all requests.
-	readAt = 1 << 48
 	// refusalWithin is how old a refusal is at most: an earlier exporter may have told it.
 	refusalWithin = time.Minute
 	// refusalPause is how many seconds are between two at least. A probe tells one a minute, another program may pretend to have more.
@@ -33,13 +31,7 @@ func (r *Reader) RefusedOn(uuid string, s *gpu.Sample, in *gpu.Process) *Refusal
 	return p.refusal
 }
 
-// hear keeps a refusal, once, and lets the process go on: it waits for a second at most.
-func (r *Reader) hear(p *process, told *Refusal, now time.Time) {
-	if told == nil || now.Sub(time.Unix(told.Time, 0)).Abs() > refusalWithin || p.refusal != nil && told.Time < p.refusal.Time+refusalPause {
-		return
-	}
-	_ = tellRead(p.file, told.Time) // without the lock, the process waits for its second
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p.refusal = told
+// follows reports whether a refusal is new after the last one; nil is none.
+func (f *Refusal) follows(last *Refusal, now time.Time) bool {
+	return f != nil && now.Sub(time.Unix(f.Time, 0)).Abs() <= refusalWithin && (last == nil || f.Time >= last.Time+refusalPause)
 }

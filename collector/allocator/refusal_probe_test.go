@@ -13,7 +13,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// TestRefusal has a program that is refused memory: the probe tells it, and waits until it was read.
+// TestRefusal has a program that is refused memory: the probe tells it, and waits.
 func TestRefusal(t *testing.T) {
 	c := newClock(t) // first: what it has read stays read until the program has ended
 	id := idFrom(t, python(t, "refused"))

@@ -521,8 +521,9 @@ def scenario_refused():
 
     def run():
         time.sleep(0.2)
+        began = time.monotonic()
         refuse()
-        took.append(probe._probe._page.was_read())
+        took.append(probe._REFUSAL_WAIT <= time.monotonic() - began)
         told = probe._probe._page.refusal
         refuse()  # within a minute: it is not told
         took.append(probe._probe._page.refusal is told)
