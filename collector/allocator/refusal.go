@@ -32,6 +32,6 @@ func (r *Reader) RefusedOn(uuid string, s *gpu.Sample, in *gpu.Process) *Refusal
 }
 
 // follows reports whether a refusal is new after the last one; nil is none.
-func (f *Refusal) follows(last *Refusal, now time.Time) bool {
-	return f != nil && now.Sub(time.Unix(f.Time, 0)).Abs() <= refusalWithin && (last == nil || f.Time >= last.Time+refusalPause)
+func (r *Refusal) follows(last *Refusal, now time.Time) bool {
+	return r != nil && now.Sub(time.Unix(r.Time, 0)).Abs() <= refusalWithin && (last == nil || r.Time >= last.Time+refusalPause)
 }
