@@ -45,14 +45,12 @@ _MAX_SITES = 20
 _MAX_FRAMES = 32
 _MAX_NAME = 300
 
-_REFUSAL_MAGIC = b"GPUNOMEM"
-_REFUSAL_WAIT = 1.0  # seconds that an out-of-memory waits for the exporter at most
+_REFUSAL_WAIT = 1.0  # seconds that an out-of-memory takes: the exporter reads the page once in them
 _REFUSAL_PAUSE = 60.0  # seconds between two that are told
 _REFUSAL_LINES = 10
+_REFUSAL_SIZE = _WRITTEN - 64 - _RECORDS * 192  # what the records leave
 _EMPTY_PAUSE = 60.0  # seconds between two times that a cache is emptied
 _EMPTY_LEAST = 0.1  # of the memory: for less it is not worth that the program waits
-
-_READ = 1 << 48  # a lock of one byte, at this and the number of the refusal, says that the exporter has read it
 
 
 # Each reader yields (ordinal, backend, values) for the GPUs that the framework uses.
@@ -243,60 +241,56 @@ class _Memory:
 
 
 class _Page(_Memory):
-    """What the allocators hold, and what the exporter asks for."""
+    """What the allocators hold, what PyTorch was refused last, and what the exporter asks for."""
 
     def __init__(self):
         super().__init__("gpu_leak_probe", _SIZE)
 
-    records, refusals = (), 0
+    records, refusal = (), b""
 
     def write(self, records):
         self.records = records
-        self._write(_MAGIC, 192, (len(records), self.refusals), b"".join(records), _WRITTEN)
+        self._write(_MAGIC, 192, (len(records), 0), b"".join(records).ljust(_RECORDS * 192, b"\0") + self.refusal, _WRITTEN)
 
     def request(self, number):
         """Returns the number of a request and for how many seconds it is; (0, 0) if there is none. That of
         the given number goes before others: who asked may not have read the answer yet."""
-        for start, length in ((number * _UNIT, _UNIT), (_UNIT, _MAX_NUMBER * _UNIT)):
-            start, length = self._lock(start, length) if start else (0, 0)
-            if start >= _UNIT and start % _UNIT == 0 and 0 < length < _UNIT:
-                return start // _UNIT, length
-        return 0, 0
-
-    def was_read(self):
-        """Reports whether the exporter has read the last refusal."""
-        return self._lock(_READ + self.refusals, 1)[1] > 0
-
-    def _lock(self, start, length):
-        """Returns where a lock for reading is in a range, and its length; (0, 0) if there is none."""
         import fcntl
         import struct
 
         layout = "hhqqi4x"  # struct flock of 64 bits: kind, whence, start, length, pid
-        try:
-            # F_OFD_GETLK: it waits for nobody, and tells a lock that a lock for writing would meet.
-            found = fcntl.fcntl(self._fd, 36, struct.pack(layout, fcntl.F_WRLCK, 0, start, length, 0))
-        except OSError:
-            return 0, 0
-        kind, _, start, length, _ = struct.unpack(layout, found)
-        return (start, length) if kind == fcntl.F_RDLCK else (0, 0)
+        for start, length in ((number * _UNIT, _UNIT), (_UNIT, _MAX_NUMBER * _UNIT)):
+            try:
+                # F_OFD_GETLK: it waits for nobody, and tells a lock that a lock for writing would meet.
+                found = fcntl.fcntl(self._fd, 36, struct.pack(layout, fcntl.F_WRLCK, 0, start, length, 0))
+            except OSError:
+                continue
+            kind, _, start, length, _ = struct.unpack(layout, found)
+            if kind == fcntl.F_RDLCK and start >= _UNIT and start % _UNIT == 0 and 0 < length < _UNIT:
+                return start // _UNIT, length
+        return 0, 0
 
 
 class _Answer(_Memory):
-    """Which lines allocate what stays, or what was refused: JSON."""
+    """Which lines allocate what stays: JSON."""
 
-    def __init__(self, name="gpu_leak_sites", magic=_ANSWER_MAGIC):
-        super().__init__(name, _ANSWER_SIZE)
-        self._magic = magic
+    def __init__(self):
+        super().__init__("gpu_leak_sites", _ANSWER_SIZE)
 
     def write(self, number, answer):
-        import json
+        text = _json(answer, answer.get("sites"), _ANSWER_SIZE - 64)
+        self._write(_ANSWER_MAGIC, 0, (number, len(text)), text, _ANSWER_SIZE)
 
-        text = json.dumps(answer, separators=(",", ":")).encode()
-        while len(text) > _ANSWER_SIZE - 64 and answer.get("sites"):
-            answer["sites"].pop()  # the smallest
-            text = json.dumps(answer, separators=(",", ":")).encode()
-        self._write(self._magic, 0, (number, len(text)), text, _ANSWER_SIZE)
+
+def _json(told, lines, size):
+    """Returns what is told, without the last of its lines if it is too long."""
+    import json
+
+    text = json.dumps(told, separators=(",", ":")).encode()
+    while len(text) > size and lines:
+        lines.pop()
+        text = json.dumps(told, separators=(",", ":")).encode()
+    return text
 
 
 class _Refused(Exception):
@@ -514,7 +508,7 @@ class _Refusals:
     """Tells what PyTorch was asked for when it had no memory left, and what held most."""
 
     def __init__(self):
-        self._attached, self._answer, self._last, self._number, self._slow = None, None, None, 0, False
+        self._attached, self._last, self._slow = None, None, False
 
     def attach(self, probe):
         """Has PyTorch call back when it is refused memory. That works only once CUDA is initialised: before, it crashes.
@@ -536,7 +530,7 @@ class _Refusals:
         except Exception:
             pass  # PyTorch is older, or was built without CUDA, or its allocator calls nobody
 
-    def _tell(self, probe, torch, ordinal, asked, total, free):
+    def _tell(self, probe, torch, ordinal, asked, _total, _free):
         """Is called by the thread that was refused. The program may survive it, so it waits for a second a minute at most."""
         import time
 
@@ -550,19 +544,12 @@ class _Refusals:
             page = probe._page
             if page is None or page.lost():
                 return
-            if self._answer is None or self._answer.lost():
-                self._answer = _Answer("gpu_leak_oom", _REFUSAL_MAGIC)
             lines = self._lines(torch, ordinal)
-            self._number += 1
-            self._answer.write(
-                self._number, {"time": time.time(), "uuid": _cuda.uuid(ordinal), "asked": asked, "total": total, "free": free, "sites": lines}
-            )
-            page.refusals = self._number
+            page.refusal = _json({"time": int(time.time()), "uuid": _cuda.uuid(ordinal), "asked": asked, "lines": lines}, lines, _REFUSAL_SIZE)
             page.write(page.records)
         finally:
             probe._asking.release()
-        while time.monotonic() - now < _REFUSAL_WAIT and not page.was_read():
-            time.sleep(0.02)
+        time.sleep(max(0, now + _REFUSAL_WAIT - time.monotonic()))
 
     def _lines(self, torch, ordinal):
         """Returns what holds most: by line of code, if PyTorch records where it allocates, or else the largest blocks."""
@@ -585,12 +572,7 @@ class _Refusals:
                 else:
                     largest.append(("", block["size"]))
         found = sorted(list(held.items()) or largest, key=lambda h: -h[1])
-        return [{"line": line, "live": size} for line, size in found[:_REFUSAL_LINES]]
-
-    def forget(self):
-        """Closes what a child has of its parent's."""
-        if self._answer is not None:
-            self._answer.close()
+        return [{"line": line, "bytes": size} for line, size in found[:_REFUSAL_LINES]]
 
 
 class _Cache:
@@ -745,7 +727,6 @@ class _Probe:
             if self._page is not None:
                 self._page.close()
             self._recorder.forget()
-            self._refusals.forget()
             self._renew()
             self._due = None if self._used else time.monotonic() + self.patience
             if self.follow not in gc.callbacks:

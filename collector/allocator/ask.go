@@ -124,7 +124,7 @@ func (r *Reader) pursue(p *process, now time.Time) {
 		return
 	default:
 		request.looked = now
-		a, err := r.findAnswer(p.id, answerLink, answerMagic)
+		a, err := r.findAnswer(p.id)
 		if err == nil && a.number == request.number {
 			if told, err := parseSites(a.text); err == nil {
 				next = told

@@ -114,12 +114,6 @@ func ask(f *os.File, number uint32, over time.Duration) error {
 	return nil
 }
 
-// tellRead says on an open page that a refusal was read, until the next one.
-func tellRead(f *os.File, number uint32) error {
-	_ = setLock(f, unix.F_UNLCK, readAt, 0) // all from there on
-	return setLock(f, unix.F_RDLCK, readAt+int64(number), 1)
-}
-
 func withdraw(f *os.File, number uint32) error {
 	return setLock(f, unix.F_UNLCK, int64(number)*requestUnit, requestUnit)
 }
@@ -129,15 +123,15 @@ func setLock(f *os.File, kind int16, start, length int64) error {
 	return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
 }
 
-// findAnswer reads what a process writes beside its page, of this magic in a file with this name.
-func (r *Reader) findAnswer(id gpu.ProcessID, link, magic string) (found answer, err error) {
+// findAnswer reads the answer of a process.
+func (r *Reader) findAnswer(id gpu.ProcessID) (found answer, err error) {
 	b := make([]byte, answerSize)
-	f, err := r.search(id, link, answerSize, func(f *os.File) (uint64, error) {
+	f, err := r.search(id, answerLink, answerSize, func(f *os.File) (uint64, error) {
 		n, err := unix.Pread(int(f.Fd()), b, 0)
 		if err != nil {
 			return 0, fmt.Errorf("read the answer: %w", err)
 		}
-		found, err = parseAnswer(b[:n], magic)
+		found, err = parseAnswer(b[:n])
 		return found.start, err
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ package allocator
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -33,6 +34,7 @@ const (
 	headerSize    = 64
 	recordSize    = 192
 	maxRecords    = 16
+	refusalAt     = headerSize + maxRecords*recordSize
 )
 
 // Record has the numbers of the allocator in a process for one GPU.
@@ -45,8 +47,8 @@ type Record struct {
 type page struct {
 	sequence uint64 // counts the probe's writes
 	start    uint64 // of the process that writes, as in gpu.ProcessID
-	refusals uint32 // number of the last refusal; 0 is none
 	records  []Record
+	refusal  *Refusal // the last one; nil: none
 }
 
 // errTorn means that the page was written meanwhile, or is damaged.
@@ -73,7 +75,7 @@ func parsePage(b []byte) (page, error) {
 		return page{}, err
 	}
 	le := binary.LittleEndian
-	p := page{sequence: le.Uint64(b[16:]), start: le.Uint64(b[24:]), refusals: le.Uint32(b[36:])}
+	p := page{sequence: le.Uint64(b[16:]), start: le.Uint64(b[24:])}
 	n := le.Uint32(b[32:])
 	if size := le.Uint16(b[10:]); size != recordSize || n > maxRecords {
 		return page{}, fmt.Errorf("%d records of %d bytes", n, size)
@@ -86,7 +88,31 @@ func parsePage(b []byte) (page, error) {
 		}
 		p.records = append(p.records, r)
 	}
+	if told, _, _ := bytes.Cut(b[refusalAt:written], []byte{0}); len(told) > 0 {
+		p.refusal = &Refusal{}
+		if err := json.Unmarshal(told, p.refusal); err != nil {
+			return page{}, fmt.Errorf("its refusal: %w", err)
+		}
+		p.refusal.clean()
+	}
 	return p, nil
+}
+
+// Refusal is an allocation for which a GPU had no memory left.
+type Refusal struct {
+	Time  int64  // in seconds since the Unix epoch
+	UUID  string // as Record.UUID
+	Asked uint64 // bytes
+	// Lines hold most, the largest first. Without a name, they are the largest blocks.
+	Lines []gpu.Line
+}
+
+// clean leaves names that print.
+func (r *Refusal) clean() {
+	r.UUID, r.Lines = bareUUID(printable(r.UUID, 48)), r.Lines[:min(len(r.Lines), maxSites)]
+	for i := range r.Lines {
+		r.Lines[i].Line = printable(r.Lines[i].Line, maxLine)
+	}
 }
 
 // Positions in a record.

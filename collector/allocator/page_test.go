@@ -6,6 +6,7 @@ package allocator
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"reflect"
 	"strings"
@@ -42,6 +43,12 @@ func testPage(sequence, start uint64, records ...Record) []byte {
 		}
 		le.PutUint32(d[128:], valid)
 	}
+	return sum(b)
+}
+
+// refusing adds the last refusal to a page.
+func refusing(b []byte, refusal string) []byte {
+	copy(b[3136:4032], refusal)
 	return sum(b)
 }
 
@@ -98,6 +105,7 @@ func TestParsePageRefuses(t *testing.T) {
 		"a record without a framework": {change(64+48, 0), "no framework"},
 		"more than is reserved":        {testPage(1, 1, torch("a", 3, 2)), "3 bytes of 2"},
 		"half of another writing":      {torn, errTorn.Error()},
+		"a refusal that is cut":        {refusing(testPage(1, 1), `{"time":1,`), "its refusal"},
 	} {
 		if _, err := parsePage(c.page[:min(len(c.page), written)]); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
@@ -112,6 +120,7 @@ func TestParsePageRefuses(t *testing.T) {
 func FuzzParsePage(f *testing.F) {
 	f.Add(testPage(1, 2, torch("GPU-a", 1, 2), torch("", 5, 5))[:written])
 	f.Add(testPage(1, 2)[:written])
+	f.Add(refusing(testPage(1, 2), `{"time":1790000000,"uuid":"GPU-0B","asked":5,"lines":[{"line":"a.py:1 f","bytes":3},{}]}`)[:written])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) == written {
 			b = sum(append([]byte(nil), b...))
@@ -122,6 +131,9 @@ func FuzzParsePage(f *testing.F) {
 		}
 		if len(p.records) > maxRecords {
 			t.Fatalf("%d records", len(p.records))
+		}
+		if r := p.refusal; r != nil && (len(r.Lines) > maxSites || len(r.UUID) > 48*3 || strings.ContainsAny(fmt.Sprint(r.UUID, r.Lines), "\n\x00")) {
+			t.Fatalf("refusal %+v", r)
 		}
 		for _, r := range p.records {
 			a := r.Allocator

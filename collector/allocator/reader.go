@@ -76,8 +76,6 @@ type process struct {
 	denied   bool
 	names    map[source]gpu.Allocator // only the names, as they were first
 	request  sitesRequest
-	heard    time.Time // when a refusal was looked for
-	refusals uint32    // number of the last one that was read
 }
 
 // source is a framework on a GPU.
@@ -198,8 +196,7 @@ func (r *Reader) look(p *process, now time.Time) {
 	}
 	p.file, p.sequence, p.written = f, found.sequence, now
 	r.pages++
-	r.publish(p, found.records)
-	r.hear(p, found.refusals, now)
+	r.publish(p, found, now)
 }
 
 // refresh reads the page of a process again. After an error, look searches for it: a probe makes a new page if its
@@ -208,25 +205,24 @@ func (r *Reader) refresh(p *process, now time.Time) {
 	found, err := r.read(p.file)
 	if err == nil && found.sequence != p.sequence {
 		p.sequence, p.written = found.sequence, now
-		r.publish(p, found.records)
-		r.hear(p, found.refusals, now)
+		r.publish(p, found, now)
 		return
 	}
 	if (err == nil || errors.Is(err, errTorn)) && now.Sub(p.written) < staleAfter {
 		return // the probe pauses, or is writing
 	}
 	r.drop(p)
-	r.publish(p, nil)
+	r.publish(p, page{}, now)
 }
 
-// publish has Of return these records. The names become labels: the first ones stay, and a process that changes them again
-// and again gets no new ones beyond maxRecords.
-func (r *Reader) publish(p *process, records []Record) {
+// publish has Of return the records of a page, and RefusedOn its refusal. The names become labels: the first ones stay, and a
+// process that changes them again and again gets no new ones beyond maxRecords.
+func (r *Reader) publish(p *process, found page, now time.Time) {
 	if p.names == nil {
 		p.names = map[source]gpu.Allocator{}
 	}
 	var kept []Record
-	for _, record := range records {
+	for _, record := range found.records {
 		a := &record.Allocator
 		from := source{record.UUID, a.Framework}
 		if first, ok := p.names[from]; ok {
@@ -240,6 +236,9 @@ func (r *Reader) publish(p *process, records []Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.records = kept
+	if found.refusal.follows(p.refusal, now) {
+		p.refusal = found.refusal
+	}
 }
 
 // drop closes the page of a process.

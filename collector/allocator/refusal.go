@@ -13,12 +13,10 @@ import (
 )
 
 const (
-	refusalLink  = "/memfd:gpu_leak_oom"
-	refusalMagic = "GPUNOMEM"
-	// readAt is where a lock on the page says that a refusal was read: at this and its number. That is beyond all requests.
-	readAt = 1 << 48
 	// refusalWithin is how old a refusal is at most: an earlier exporter may have told it.
 	refusalWithin = time.Minute
+	// refusalPause is how many seconds are between two at least. A probe tells one a minute, another program may pretend to have more.
+	refusalPause = 30
 )
 
 // RefusedOn returns the last refusal of a process in a sample of the GPU of that UUID; nil if there was none on it. It does not wait,
@@ -33,24 +31,7 @@ func (r *Reader) RefusedOn(uuid string, s *gpu.Sample, in *gpu.Process) *Refusal
 	return p.refusal
 }
 
-// hear reads the refusal of that number, once, and lets the process go on: it waits for a second at most. A probe tells one a minute,
-// another program may pretend to have more.
-func (r *Reader) hear(p *process, number uint32, now time.Time) {
-	if number == 0 || number == p.refusals || now.Sub(p.heard) < answerInterval {
-		return
-	}
-	p.heard = now
-	a, err := r.findAnswer(p.id, refusalLink, refusalMagic)
-	if err != nil || a.number != number {
-		return // it is looked for again with the next page
-	}
-	p.refusals = number
-	_ = tellRead(p.file, number) // without the lock, the process waits for its second
-	told, err := parseRefusal(a.text)
-	if err != nil || now.Sub(told.Time).Abs() > refusalWithin {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p.refusal = told
+// follows reports whether a refusal is new after the last one; nil is none.
+func (r *Refusal) follows(last *Refusal, now time.Time) bool {
+	return r != nil && now.Sub(time.Unix(r.Time, 0)).Abs() <= refusalWithin && (last == nil || r.Time >= last.Time+refusalPause)
 }

@@ -6,15 +6,11 @@
 package allocator
 
 import (
-	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"os"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
@@ -25,57 +21,42 @@ func TestHear(t *testing.T) {
 	c := newClock(t)
 	sequence := uint64(0)
 	page := memfd(t, "gpu_leak_probe", make([]byte, pageSize))
-	tell := func(number uint32) {
+	tell := func(second, asked int, more string) {
 		sequence++
-		b := testPage(sequence, id.Start, torch("a", 1, 2))
-		binary.LittleEndian.PutUint32(b[36:], number)
-		binary.LittleEndian.PutUint32(b[12:], crc32.ChecksumIEEE(b[16:written]))
-		put(t, page, b[:written]) // the rest is not the probe's
+		refusal := fmt.Sprintf(`{"time":%d,"uuid":"GPU-0B","asked":%d%s}`, c.began.Add(time.Duration(second)*time.Second).Unix(), asked, more)
+		put(t, page, refusing(testPage(sequence, id.Start, torch("a", 1, 2)), refusal)[:written]) // the rest is not the probe's
 	}
-	answered := memfd(t, "gpu_leak_oom", make([]byte, answerSize))
-	answer := func(number uint32, after int, more string) {
-		told := c.began.Add(time.Duration(after) * time.Second)
-		b := testAnswer(id.Start, number, fmt.Sprintf(`{"time":%d,"uuid":"GPU-0B","asked":%d%s}`, told.Unix(), number, more))
-		copy(b, refusalMagic)
-		put(t, answered, b)
-	}
-	want := func(asked uint64, read uint32) {
+	want := func(asked uint64) {
 		t.Helper()
 		got := c.RefusedOn("GPU-0b", &gpu.Sample{}, &gpu.Process{ID: id})
 		if (got == nil) != (asked == 0) || got != nil && got.Asked != asked {
 			t.Errorf("%+v, want one of %d bytes", got, asked)
 		}
-		lock := unix.Flock_t{Type: unix.F_WRLCK, Start: readAt}
-		must(t, unix.FcntlFlock(uintptr(page), unix.F_OFD_GETLK, &lock))
-		if lock.Type != unix.F_UNLCK && lock.Start != readAt+int64(read) || (lock.Type == unix.F_UNLCK) != (read == 0) {
-			t.Errorf("%+v, want that of %d", lock, read)
-		}
 	}
 	c.Of(id)
-	tell(7)
+	tell(-61, 6, "") // an earlier exporter may have told it
 	c.at(0)
-	want(0, 0) // there is nothing to read yet
-	answer(7, 0, `,"sites":[`+strings.Repeat(`{"line":"a\n","live":5,"frames":["f"]},`, 99)+`{}]`)
-	tell(7)
+	want(0)
+	tell(1, 7, `,"lines":[`+strings.Repeat(`{"line":"a\n","bytes":5},`, 25)+`{}]`)
 	c.at(1)
-	want(0, 0) // too early to look again
-	tell(7)
-	c.at(15)
-	want(7, 7)
+	want(7)
 	lines := c.RefusedOn("GPU-0b", &gpu.Sample{}, &gpu.Process{ID: id}).Lines
 	equal(t, len(lines), maxSites, "lines")
 	equal(t, lines[0], gpu.Line{Line: "a_", Bytes: 5}, "a line")
 	equal(t, c.RefusedOn("GPU-0c", &gpu.Sample{}, &gpu.Process{ID: id}), nil, "on another GPU")
-
-	answer(1<<32-1, 31, "")
-	tell(1<<32 - 1)
+	tell(30, 8, "")
+	c.at(30)
+	want(7) // too early to tell another one
+	tell(31, 9, "")
 	c.at(31)
-	want(1<<32-1, 1<<32-1)
-	answer(9, 31-60, "") // an earlier exporter may have told it
-	tell(9)
-	c.at(46)
-	want(1<<32-1, 9)
-	tell(0)
-	c.at(61)
-	want(1<<32-1, 9)
+	want(9)
+	first := c.RefusedOn("GPU-0b", &gpu.Sample{}, &gpu.Process{ID: id})
+	tell(31, 9, "")
+	c.at(32)
+	if c.RefusedOn("GPU-0b", &gpu.Sample{}, &gpu.Process{ID: id}) != first {
+		t.Error("it is told again")
+	}
+	tell(100, 10, "") // it pretends to come
+	c.at(33)
+	want(9)
 }

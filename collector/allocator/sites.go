@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // An answer is the probe's reply to a request: probe/README.md has its layout.
@@ -72,13 +70,13 @@ type Site struct {
 // answer is what a process writes beside its page.
 type answer struct {
 	start  uint64 // of the process that writes, as in gpu.ProcessID
-	number uint32 // of the request, or of the refusal
+	number uint32 // of the request
 	text   []byte // JSON, untrusted and of a bounded size
 }
 
 // parseAnswer parses the head of an answer.
-func parseAnswer(b []byte, magic string) (answer, error) {
-	if err := checkHeader(b, magic, max(len(b), answerHeader)); err != nil {
+func parseAnswer(b []byte) (answer, error) {
+	if err := checkHeader(b, answerMagic, max(len(b), answerHeader)); err != nil {
 		return answer{}, err
 	}
 	le := binary.LittleEndian
@@ -91,7 +89,7 @@ func parseAnswer(b []byte, magic string) (answer, error) {
 	return a, nil
 }
 
-// parseSites parses the text of an answer to a request: the largest growth first, and names that print.
+// parseSites parses the text of an answer: the largest growth first, and names that print.
 func parseSites(text []byte) (Sites, error) {
 	var t struct {
 		State          SitesState
@@ -125,33 +123,6 @@ func (s *Site) clean() {
 	for i, f := range s.Frames {
 		s.Frames[i] = printable(f, maxLine)
 	}
-}
-
-// Refusal is an allocation for which a GPU had no memory left.
-type Refusal struct {
-	Time  time.Time // on the clock of the process
-	UUID  string    // as Record.UUID
-	Asked uint64    // bytes
-	// Lines hold most, the largest first. Without a name, they are the largest blocks.
-	Lines []gpu.Line
-}
-
-// parseRefusal parses the text of a refusal.
-func parseRefusal(text []byte) (*Refusal, error) {
-	var t struct {
-		Time  float64 // seconds since the Unix epoch
-		UUID  string
-		Asked uint64
-		Sites []Site
-	}
-	if err := json.Unmarshal(text, &t); err != nil {
-		return nil, fmt.Errorf("its text: %w", err)
-	}
-	r := &Refusal{Time: time.UnixMilli(int64(min(max(t.Time, 0), 1e12) * 1000)), UUID: bareUUID(printable(t.UUID, 48)), Asked: t.Asked}
-	for _, s := range t.Sites[:min(len(t.Sites), maxSites)] {
-		r.Lines = append(r.Lines, gpu.Line{Line: printable(s.Line, maxLine), Bytes: s.Live})
-	}
-	return r, nil
 }
 
 // seconds returns a duration of a number that a process chose.

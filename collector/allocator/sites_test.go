@@ -65,7 +65,7 @@ func TestParseAnswer(t *testing.T) {
 
 // parse parses an answer to a request.
 func parse(b []byte) (answer, Sites, error) {
-	a, err := parseAnswer(b, answerMagic)
+	a, err := parseAnswer(b)
 	if err != nil {
 		return a, Sites{}, err
 	}

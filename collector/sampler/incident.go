@@ -76,20 +76,19 @@ func (l *loop) findingOn(of *Domain, m *memory) incident.Finding {
 // users returns the processes on a memory: those that it befell, which may be too young for series, and then the others, both the largest
 // first.
 func (l *loop) users(of *Domain, about []processKey) []ProcessState {
-	list := make([]ProcessState, len(about))
-	for k, key := range about {
-		list[k].ID, list[k].Instance, list[k].Used = key.id, key.instance, gpu.Some(l.processes.entry(key).used)
-	}
-	for _, p := range of.Device.Processes {
-		if k := slices.Index(about, keyOf(&p.Process)); k >= 0 {
-			list[k] = p
-		} else if of.Has(&p.Process) || of.MemoryKey == wholeGPU {
-			list = append(list, p)
+	befell := func(p ProcessState) bool { return slices.Contains(about, keyOf(&p.Process)) }
+	list := slices.DeleteFunc(slices.Clone(of.Device.Processes), func(p ProcessState) bool {
+		return of.MemoryKey != wholeGPU && !of.Has(&p.Process)
+	})
+	for _, key := range about {
+		if !slices.ContainsFunc(list, func(p ProcessState) bool { return keyOf(&p.Process) == key }) {
+			used := gpu.Some(l.processes.entry(key).used)
+			list = append(list, ProcessState{Process: gpu.Process{ID: key.id, Instance: key.instance, Used: used}})
 		}
 	}
-	for _, part := range [][]ProcessState{list[:len(about)], list[len(about):]} {
-		slices.SortStableFunc(part, func(a, b ProcessState) int { return cmp.Compare(b.Used.V, a.Used.V) })
-	}
+	slices.SortStableFunc(list, func(a, b ProcessState) int {
+		return cmp.Or(-compareBool(befell(a), befell(b)), cmp.Compare(b.Used.V, a.Used.V))
+	})
 	return list
 }
 
