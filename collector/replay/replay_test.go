@@ -132,6 +132,46 @@ func TestReplayTwoGPUs(t *testing.T) {
 	}
 }
 
+// TestReplayDecodesOnce checks that no GPU decodes the samples of another, unless a line does not begin with a plain name.
+func TestReplayDecodesOnce(t *testing.T) {
+	const samples = 3 // of each GPU
+	for _, tc := range []struct {
+		name, a, b string // UUIDs in JSON
+		form       string // of a sample, with UUID and time
+		decoded    int    // by both GPUs
+	}{
+		{"plain", `"GPU-a"`, `"GPU-ab"`, `{"uuid":%s,"sample":{"t":%d}}`, 2 * samples},
+		{"one name is escaped", `"GPU-a"`, `"\"b\""`, `{"uuid":%s,"sample":{"t":%d}}`, 3 * samples},
+		{"other spaces", `"GPU-a"`, `"GPU-b"`, `{"uuid": %s, "sample": {"t": %d}}`, 4 * samples},
+		{"other order", `"GPU-a"`, `"{"`, `{"sample":{"t":%[2]d},"uuid":%[1]s}`, 4 * samples},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var text strings.Builder
+			text.WriteString(`{"format":"gpu_leak_exporter recording","version":1}` + "\n")
+			for i, uuid := range []string{tc.a, tc.b} {
+				fmt.Fprintf(&text, `{"gpu":{"index":%d,"uuid":%s}}`+"\n", i, uuid)
+			}
+			for i := range samples {
+				for _, uuid := range []string{tc.a, tc.b} {
+					fmt.Fprintf(&text, tc.form+"\n", uuid, simStart.Add(time.Duration(i)).UnixNano())
+				}
+			}
+			src, err := New(write(t, text.String()), Options{Speed: math.Inf(1)})
+			decoded := 0
+			for _, d := range devicesOf(t, src, err) {
+				for range samples {
+					next(t, d)
+				}
+				if _, err := d.Wait(t.Context()); !errors.Is(err, io.EOF) {
+					t.Errorf("more than %d samples: %v", samples, err)
+				}
+				decoded += d.(*replayDevice).rows.rows
+			}
+			equal(t, decoded, tc.decoded, "samples decoded")
+		})
+	}
+}
+
 func TestReplayOpenErrors(t *testing.T) {
 	dir := t.TempDir()
 	for _, tc := range []struct{ name, path, want string }{
