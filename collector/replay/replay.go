@@ -19,25 +19,19 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// Options say how a recording is replayed.
-type Options struct {
-	// Speed is how many recorded seconds pass in a real one; 0 is 1, infinity never sleeps. It changes no sample, and no row
-	// is skipped.
-	Speed float64
-}
-
 // New returns a source that replays a recording: the log of nvidia-smi --query-gpu or --query-compute-apps with --format=csv,
 // or the output of a Writer; each may be compressed with gzip. The file must be a regular one. It is read and checked as a
 // whole first, so that a bad line is an error here; the error names file and line. Then it is read once per GPU and never held
 // in memory. Later additions to it are not read. It leaves out a last line that
 // is cut off, messages of nvidia-smi, and rows whose time has not moved on. Time stamps without a zone are in UTC.
 //
-// The clock of its samples is that of the recording. Wait ends with io.EOF.
+// speed is how many recorded seconds pass in a real one; 0 is 1, infinity never sleeps. It changes no sample, and no row is
+// skipped. The clock of the samples is that of the recording. Wait ends with io.EOF.
 //
 // A GPU is known by its uuid column. Without one, PCI address or index stands in, and Info.UUID is "pci-" or "index-" with it,
 // so that two GPUs never share an identity. Without any of them all rows are of one GPU, "unnamed".
-func New(path string, opt Options) (gpu.Source, error) {
-	pace, err := gpu.NewPace(opt.Speed)
+func New(path string, speed float64) (gpu.Source, error) {
+	pace, err := gpu.NewPace(speed)
 	if err != nil {
 		return nil, err
 	}
