@@ -161,7 +161,7 @@ func TestSteps(t *testing.T) {
 // workloads of several processes.
 func TestRecordedNode(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.gz")
-	if code, _, stderr := tool(t.Context(), "record", "--output="+path, "--source=sim:node", "--source.speed=inf", "--duration=10m", "--interval=5s"); code != exitOK {
+	if code, _, stderr := tool(t.Context(), "record", "--output="+path, "--source=sim:node", "--source.speed=inf", "--duration=4m", "--interval=5s"); code != exitOK {
 		t.Fatal(stderr)
 	}
 	_, stdout, stderr := tool(t.Context(), "backtest", "--output=json", "--step=2m", path)

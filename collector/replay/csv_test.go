@@ -311,7 +311,7 @@ func TestLogErrors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := write(t, c.text)
-			_, err := New(path, Options{})
+			_, err := New(path, 1)
 			if c.log.Columns != nil {
 				_, _, err = readLog(strings.NewReader(c.text), &c.log)
 			}
@@ -352,7 +352,7 @@ func TestTooMuchLeftOut(t *testing.T) {
 		if _, _, err := readLog(strings.NewReader(log), nil); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
-		if _, err := New(write(t, log), Options{}); err != nil != strings.Contains(rows, "epoch") {
+		if _, err := New(write(t, log), 1); err != nil != strings.Contains(rows, "epoch") {
 			t.Errorf("the replay: %v", err)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -31,8 +30,6 @@ type format interface {
 // Reader reads the samples of a recording once, in the order of its rows. The time of each GPU increases. One goroutine may
 // use it.
 type Reader struct {
-	file   *os.File // nil if it reads something else
-	size   int64    // how much of file is read
 	lines  *lineReader
 	format format
 	left   []leftOut
@@ -60,32 +57,6 @@ func (f *Reader) Next() (*gpu.Info, *gpu.Sample, error) {
 		return nil, nil, err
 	}
 	return &r.info, &r.sample, nil
-}
-
-// openRecording opens a file and finds out its format. It reads the first size bytes only; -1 is all there are now.
-func openRecording(path string, size int64) (*Reader, error) {
-	// To open a pipe would wait for its writer, so look first.
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("recording: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: is no regular file: a recording is read more than once, so write a pipe to a file first", path)
-	}
-	if size < 0 {
-		size = info.Size()
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("recording: %w", err)
-	}
-	f, err := newReader(path, io.LimitReader(file, size), nil, true)
-	if err != nil {
-		file.Close()
-		return nil, err
-	}
-	f.file, f.size = file, size
-	return f, nil
 }
 
 // newReader is NewReader. strict is as in Reader.
@@ -188,6 +159,3 @@ func (f *Reader) next() (*reading, error) {
 	f.rest = f.rest[1:]
 	return r, nil
 }
-
-// close closes the file. It may be called again, and during next, which then fails.
-func (f *Reader) close() { f.file.Close() }

@@ -192,7 +192,7 @@ func TestRecordingErrors(t *testing.T) {
 		{"equal times", head + gpu + sample("") + sample(""), "FILE:4: timestamp: 2026-03-01 10:00:00.000 of GPU \"GPU-a\" is not after 2026-03-01 10:00:00.000, its row before: split the file where the clock was set back or two recordings overlap, and record with the uuid if rows of several GPUs are mixed"},
 	} {
 		path := write(t, tc.text)
-		_, err := New(path, Options{})
+		_, err := New(path, 1)
 		if err == nil || strings.ReplaceAll(err.Error(), path, "FILE") != tc.want {
 			t.Errorf("%s: error %v\nwant  %s", tc.name, err, tc.want)
 		}

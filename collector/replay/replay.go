@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -18,41 +19,36 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
-// Options say how a recording is replayed.
-type Options struct {
-	// Speed is how many recorded seconds pass in a real one; 0 is 1, infinity never sleeps. It changes no sample, and no row
-	// is skipped.
-	Speed float64
-}
-
 // New returns a source that replays a recording: the log of nvidia-smi --query-gpu or --query-compute-apps with --format=csv,
 // or the output of a Writer; each may be compressed with gzip. The file must be a regular one. It is read and checked as a
 // whole first, so that a bad line is an error here; the error names file and line. Then it is read once per GPU and never held
 // in memory. Later additions to it are not read. It leaves out a last line that
 // is cut off, messages of nvidia-smi, and rows whose time has not moved on. Time stamps without a zone are in UTC.
 //
-// The clock of its samples is that of the recording. Wait ends with io.EOF.
+// speed is how many recorded seconds pass in a real one; 0 is 1, infinity never sleeps. It changes no sample, and no row is
+// skipped. The clock of the samples is that of the recording. Wait ends with io.EOF.
 //
 // A GPU is known by its uuid column. Without one, PCI address or index stands in, and Info.UUID is "pci-" or "index-" with it,
 // so that two GPUs never share an identity. Without any of them all rows are of one GPU, "unnamed".
-func New(path string, opt Options) (gpu.Source, error) {
-	p, err := gpu.NewPace(opt.Speed)
+func New(path string, speed float64) (gpu.Source, error) {
+	pace, err := gpu.NewPace(speed)
 	if err != nil {
 		return nil, err
 	}
-	r := &replay{pace: p}
-	infos, size, err := r.scan(path)
+	file, size, err := openRecording(path)
 	if err != nil {
 		return nil, err
 	}
+	r := &replay{pace: pace, file: file, size: size}
+	infos, err := r.scan()
 	for _, info := range infos {
-		file, err := openRecording(path, size)
-		if err != nil {
-			r.Close()
-			return nil, err
-		}
-		r.files = append(r.files, file)
-		r.devices = append(r.devices, &replayDevice{src: r, info: info, file: file})
+		rows, wrong := r.reader(info.UUID)
+		err = cmp.Or(err, wrong)
+		r.devices = append(r.devices, &replayDevice{src: r, info: info, rows: rows})
+	}
+	if err != nil {
+		r.Close()
+		return nil, err
 	}
 	return r, nil
 }
@@ -61,19 +57,48 @@ func New(path string, opt Options) (gpu.Source, error) {
 // waits for another.
 type replay struct {
 	pace    *gpu.Pace
+	file    *os.File
+	size    int64         // how much of file is read
 	first   time.Duration // the earliest row
 	devices []gpu.Device
-	files   []*Reader // of devices
 	calls   gpu.Calls // of a driver that is not there: always empty
 }
 
-// scan reads the file once and checks it. It returns its GPUs, and how much of the file it has read.
-func (r *replay) scan(path string) (list []gpu.Info, size int64, err error) {
-	f, err := openRecording(path, -1)
+// openRecording opens a file, and returns its size.
+func openRecording(path string) (*os.File, int64, error) {
+	// To open a pipe would wait for its writer, so look first.
+	info, err := os.Stat(path)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, fmt.Errorf("recording: %w", err)
 	}
-	defer f.close()
+	if !info.Mode().IsRegular() {
+		return nil, 0, fmt.Errorf("%s: is no regular file: a recording is read more than once, so write a pipe to a file first", path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("recording: %w", err)
+	}
+	return file, info.Size(), nil
+}
+
+// reader returns a reader of the file from its start. It may pass over the samples of all GPUs but only, unless that is "".
+func (r *replay) reader(only string) (*Reader, error) {
+	f, err := newReader(r.file.Name(), io.NewSectionReader(r.file, 0, r.size), nil, true)
+	if err != nil {
+		return nil, err
+	}
+	if recording, ok := f.format.(*recordingFormat); ok {
+		recording.only = only
+	}
+	return f, nil
+}
+
+// scan reads the file once and checks it. It returns its GPUs.
+func (r *replay) scan() ([]gpu.Info, error) {
+	f, err := r.reader("")
+	if err != nil {
+		return nil, err
+	}
 	infos := map[string]gpu.Info{}
 	for {
 		reading, err := f.next()
@@ -81,7 +106,7 @@ func (r *replay) scan(path string) (list []gpu.Info, size int64, err error) {
 			break
 		}
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		if len(infos) == 0 || reading.sample.T < r.first {
 			r.first = reading.sample.T
@@ -96,12 +121,11 @@ func (r *replay) scan(path string) (list []gpu.Info, size int64, err error) {
 		infos[info.UUID] = info
 	}
 	if len(infos) == 0 {
-		return nil, 0, fmt.Errorf("%s: holds no samples: let the recording run longer%s", path, strings.Join(append([]string{""}, f.LeftOut()...), "; "))
+		return nil, fmt.Errorf("%s: holds no samples: let the recording run longer%s", r.file.Name(), strings.Join(append([]string{""}, f.LeftOut()...), "; "))
 	}
-	list = slices.SortedFunc(maps.Values(infos), func(a, b gpu.Info) int {
+	return slices.SortedFunc(maps.Values(infos), func(a, b gpu.Info) int {
 		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.UUID, b.UUID))
-	})
-	return list, f.size, nil
+	}), nil
 }
 
 // Devices implements Source.
@@ -121,9 +145,7 @@ func (r *replay) Calls() *gpu.Calls { return &r.calls }
 // Close implements Source. It ends the waits that are under way.
 func (r *replay) Close() error {
 	r.pace.Close()
-	for _, f := range r.files {
-		f.close()
-	}
+	r.file.Close()
 	return nil
 }
 
@@ -131,7 +153,7 @@ func (r *replay) Close() error {
 type replayDevice struct {
 	src     *replay
 	info    gpu.Info
-	file    *Reader
+	rows    *Reader
 	current reading
 	status  *gpu.Status // the last one recorded
 	waiting bool        // the current row was not waited for to the end
@@ -168,7 +190,7 @@ func (d *replayDevice) usable(ctx context.Context) error {
 // advance goes to the next row of the GPU.
 func (d *replayDevice) advance() error {
 	for {
-		next, err := d.file.next()
+		next, err := d.rows.next()
 		if err != nil {
 			return err
 		}

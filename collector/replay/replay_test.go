@@ -97,7 +97,7 @@ type replayed struct {
 // replayAll replays a file to its end without sleeping.
 func replayAll(t *testing.T, path string) (all []replayed) {
 	t.Helper()
-	src, err := New(path, Options{Speed: math.Inf(1)})
+	src, err := New(path, math.Inf(1))
 	for _, d := range devicesOf(t, src, err) {
 		r := replayed{info: d.Info()}
 		for {
@@ -132,24 +132,64 @@ func TestReplayTwoGPUs(t *testing.T) {
 	}
 }
 
+// TestReplayDecodesOnce checks that no GPU decodes the samples of another, unless a line does not begin with a plain name.
+func TestReplayDecodesOnce(t *testing.T) {
+	const samples = 3 // of each GPU
+	for _, tc := range []struct {
+		name, a, b string // UUIDs in JSON
+		form       string // of a sample, with UUID and time
+		decoded    int    // by both GPUs
+	}{
+		{"plain", `"GPU-a"`, `"GPU-ab"`, `{"uuid":%s,"sample":{"t":%d}}`, 2 * samples},
+		{"one name is escaped", `"GPU-a"`, `"\"b\""`, `{"uuid":%s,"sample":{"t":%d}}`, 3 * samples},
+		{"other spaces", `"GPU-a"`, `"GPU-b"`, `{"uuid": %s, "sample": {"t": %d}}`, 4 * samples},
+		{"other order", `"GPU-a"`, `"{"`, `{"sample":{"t":%[2]d},"uuid":%[1]s}`, 4 * samples},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var text strings.Builder
+			text.WriteString(`{"format":"gpu_leak_exporter recording","version":1}` + "\n")
+			for i, uuid := range []string{tc.a, tc.b} {
+				fmt.Fprintf(&text, `{"gpu":{"index":%d,"uuid":%s}}`+"\n", i, uuid)
+			}
+			for i := range samples {
+				for _, uuid := range []string{tc.a, tc.b} {
+					fmt.Fprintf(&text, tc.form+"\n", uuid, simStart.Add(time.Duration(i)).UnixNano())
+				}
+			}
+			src, err := New(write(t, text.String()), math.Inf(1))
+			decoded := 0
+			for _, d := range devicesOf(t, src, err) {
+				for range samples {
+					next(t, d)
+				}
+				if _, err := d.Wait(t.Context()); !errors.Is(err, io.EOF) {
+					t.Errorf("more than %d samples: %v", samples, err)
+				}
+				decoded += d.(*replayDevice).rows.rows
+			}
+			equal(t, decoded, tc.decoded, "samples decoded")
+		})
+	}
+}
+
 func TestReplayOpenErrors(t *testing.T) {
 	dir := t.TempDir()
 	for _, tc := range []struct{ name, path, want string }{
 		{"missing", filepath.Join(dir, "none"), "recording: stat " + filepath.Join(dir, "none") + ": no such file or directory"},
 		{"folder", dir, dir + ": is no regular file: a recording is read more than once, so write a pipe to a file first"},
 	} {
-		if _, err := New(tc.path, Options{}); err == nil || err.Error() != tc.want {
+		if _, err := New(tc.path, 1); err == nil || err.Error() != tc.want {
 			t.Errorf("%s: error %v\nwant  %s", tc.name, err, tc.want)
 		}
 	}
-	if _, err := New(dir, Options{Speed: math.NaN()}); err == nil || !strings.Contains(err.Error(), "speed") {
+	if _, err := New(dir, math.NaN()); err == nil || !strings.Contains(err.Error(), "speed") {
 		t.Errorf("a speed that is none: %v", err)
 	}
 }
 
 func TestReplayLongLine(t *testing.T) {
 	path := write(t, "timestamp, memory.used, name\n2026/03/01 10:00:00.000, 5, "+strings.Repeat("x", maxLine)+"\n")
-	_, err := New(path, Options{})
+	_, err := New(path, 1)
 	if want := path + ":2: the line is longer than 16777216 bytes: this is no recording"; err == nil || err.Error() != want {
 		t.Errorf("error %v\nwant  %s", err, want)
 	}
@@ -182,7 +222,7 @@ func TestReplayPace(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			path := write(t, twoGPUs)
 			synctest.Test(t, func(t *testing.T) {
-				src, err := New(path, Options{Speed: tc.speed})
+				src, err := New(path, tc.speed)
 				devices := devicesOf(t, src, err)
 				time.Sleep(time.Hour) // the clock starts with the first Wait
 				begin := time.Now()
@@ -213,9 +253,9 @@ func TestReplayPace(t *testing.T) {
 func TestReplayInterrupted(t *testing.T) {
 	path := write(t, twoGPUs)
 	synctest.Test(t, func(t *testing.T) {
-		src, err := New(path, Options{})
+		src, err := New(path, 1)
 		d := devicesOf(t, src, err)[0]
-		slow, err := New(path, Options{Speed: 1e-12}) // a second takes 30,000 years: no overflow
+		slow, err := New(path, 1e-12) // a second takes 30,000 years: no overflow
 		for _, d := range []gpu.Device{d, devicesOf(t, slow, err)[0]} {
 			next(t, d)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -246,7 +286,7 @@ func TestReplayInterrupted(t *testing.T) {
 
 func TestReplaySource(t *testing.T) {
 	path := write(t, twoGPUs)
-	src, err := New(path, Options{Speed: math.Inf(1)})
+	src, err := New(path, math.Inf(1))
 	devices := devicesOf(t, src, err)
 	if err := src.Watch(t.Context(), func(gpu.Event) { t.Error("an event") }); !errors.Is(err, gpu.ErrNoEvents) {
 		t.Errorf("Watch: %v", err)

@@ -362,9 +362,11 @@ func TestLimitsAreBounded(t *testing.T) {
 			sample.ProcessesComplete = complete
 			return o.Judge(sample)
 		}
-		for n := range 2 * mostLimited {
-			s.limits = append(s.limits, gpu.Limit{Source: gpu.LimitDmem, Of: fmt.Sprint("/pods/", n), Bytes: 16 << 30})
-			equal(t, len(judge(time.Duration(n+1)*time.Second).Limited), min(n+1, mostLimited), "limits")
+		for i, n := range []int{1, 2, mostLimited - 1, mostLimited, mostLimited + 1, 2 * mostLimited} {
+			for len(s.limits) < n {
+				s.limits = append(s.limits, gpu.Limit{Source: gpu.LimitDmem, Of: fmt.Sprint("/pods/", len(s.limits)), Bytes: 16 << 30})
+			}
+			equal(t, len(judge(time.Duration(i)*time.Second).Limited), min(n, mostLimited), "limits")
 		}
 		s.limits = s.limits[len(s.limits)-1:]
 		judge(2 * time.Hour)

@@ -524,6 +524,7 @@ func xidOf(d *DeviceState, code uint64) XIDState {
 // go on. One that stays away is shown as down for a day.
 func TestGPUsThatComeAndGo(t *testing.T) {
 	a, b, again := newGPU(0, flat(1<<30)), newGPU(1, flat(1<<30)), newGPU(0, flat(3<<30))
+	b.end = 300 // the day after that would be 90,000 samples
 	source := &scriptSource{devices: []gpu.Device{a, b}}
 	runSampler(t, source, nil, func(s *Sampler, _ *lines) {
 		after(20 * time.Second)
@@ -545,8 +546,10 @@ func TestGPUsThatComeAndGo(t *testing.T) {
 			}
 		}
 		source.set(nil, b)
-		after(25 * time.Hour)
-		equal(t, len(s.State().Devices), 1, "GPUs 25 h after one is gone")
+		after(24 * time.Hour)
+		equal(t, len(s.State().Devices), 2, "GPUs a day after one was taken out")
+		after(time.Minute)
+		equal(t, len(s.State().Devices), 1, "GPUs a day after one is seen to be gone")
 	})
 }
 

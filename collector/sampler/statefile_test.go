@@ -24,7 +24,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
-// withState makes a sampler keep its histories in that file.
+// withState makes a sampler keep its histories in that file. It seldom writes them: that takes longer than all else in a test.
 func withState(t *testing.T, file, boot string) func(*Config) {
 	t.Helper()
 	proc := t.TempDir()
@@ -34,7 +34,7 @@ func withState(t *testing.T, file, boot string) func(*Config) {
 	} else {
 		must(t, os.WriteFile(filepath.Join(proc, "sys/kernel/random/boot_id"), []byte(boot+"\n"), 0o600))
 	}
-	return func(c *Config) { c.StateFile, c.StateInterval, c.ProcFS = file, 30*time.Second, proc }
+	return func(c *Config) { c.StateFile, c.StateInterval, c.ProcFS = file, 5*time.Minute, proc }
 }
 
 // afterThat sets the clock of a bubble, which begins anew in each, to when a state file was saved.
@@ -191,7 +191,7 @@ func TestStateFileThatCannotBeWritten(t *testing.T) {
 		}
 		out.says(t, 1, "would lose the histories")
 		must(t, os.Mkdir(dir, 0o755))
-		after(time.Minute)
+		after(5 * time.Minute)
 		if f := s.State().StateFile; !f.Success {
 			t.Errorf("once the directory is there: %+v", f)
 		}

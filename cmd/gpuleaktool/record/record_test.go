@@ -58,7 +58,7 @@ func call(ctx context.Context, t *testing.T, args ...string) (int, string) {
 // that they are an interval apart, and returns the last status of GPU 0.
 func samples(t *testing.T, path string, interval time.Duration) (counts []int, status gpu.Status) {
 	t.Helper()
-	src, err := replay.New(path, replay.Options{Speed: math.Inf(1)})
+	src, err := replay.New(path, math.Inf(1))
 	testkit.Must(t, err)
 	defer src.Close()
 	devices, err := src.Devices(t.Context())
@@ -234,7 +234,7 @@ func TestHangup(t *testing.T) {
 		case <-again.C:
 		}
 	}
-	src, err := replay.New(path, replay.Options{})
+	src, err := replay.New(path, 1)
 	testkit.Must(t, err)
 	if err := src.Close(); err != nil {
 		t.Error(err)
@@ -403,7 +403,7 @@ func TestCutReplay(t *testing.T) {
 	if code, stderr := call(t.Context(), t, "record", "--output="+first, "--source=sim:crashloop", "--source.speed=inf", "--duration=10m"); code != command.OK {
 		t.Fatal(stderr)
 	}
-	src, err := replay.New(first, replay.Options{Speed: math.Inf(1)})
+	src, err := replay.New(first, math.Inf(1))
 	testkit.Must(t, err)
 	defer src.Close()
 	info, err := os.Stat(first)

@@ -87,7 +87,7 @@ func Open(c Config) (gpu.Source, error) {
 	case Sim:
 		src, err = sim.New(c.Name, sim.Options{Interval: c.Interval, Speed: c.Speed})
 	case Replay:
-		src, err = replay.New(c.Name, replay.Options{Speed: c.Speed})
+		src, err = replay.New(c.Name, c.Speed)
 	case NVML:
 		src, err = openNVML(c)
 	case Prometheus:
