@@ -103,7 +103,7 @@ demo-ports:
 	@echo 'Building the exporter, Prometheus and Alertmanager: 5 to 11 minutes the first time. With Docker examples/compose.yaml builds less, and has Grafana.'
 
 .PHONY: demo-stack
-demo-stack: demo-ports build $(JSONNET) $(PROMETHEUS) $(ALERTMANAGER) ## run the exporter, Prometheus and Alertmanager on simulated GPUs, and print the pages; Ctrl-C ends it
+demo-stack: demo-ports build $(JSONNET) $(PROMETHEUS) $(ALERTMANAGER) ## run the exporter, Prometheus and Alertmanager on a simulated crash loop, and print the pages; Ctrl-C ends it
 	@exec $(BIN)/demostack -root=. $(DEMO_STACK_FLAGS)
 
 # What the tests of one package may take; they take a minute. What hangs is ended

@@ -36,6 +36,6 @@ var eccFamily = family{name: "ecc", enabled: true, metrics: []metric{
 		"Whether (1 or 0) pages are retired only after the next restart of the driver.",
 		func(d *sampler.DeviceState) optional { return truth(d.Status.ECC.RetiredPagesPending) }),
 	gauge("gpu_recovery_action",
-		"What the driver asks for to recover the GPU: 0 nothing, 1 reset the GPU, 2 reboot the machine, 3 drain peer-to-peer traffic, 4 drain and reset, 5 recover the IMEX domain.",
+		"What the driver asks for to recover the GPU: 0 nothing, 1 reset the GPU, 2 reboot the machine, 3 drain peer-to-peer traffic, 4 drain and reset, 5 recover the IMEX domain, 6 reset the PCIe bus, 7 reboot the machine.",
 		func(d *sampler.DeviceState) optional { return number(d.Status.ECC.RecoveryAction) }),
 }}

@@ -181,8 +181,7 @@ func (m *Memory) Judge(s *Sample) (list []Finding) {
 		of(m.Zombie.pick(zombies, false)).Zombie = detector.Of(bytes)
 	}
 	unreleased, bytes := shares{}, 0.0
-	for i := range s.Unreleased {
-		u := &s.Unreleased[i]
+	for _, u := range s.Unreleased {
 		unreleased.add(u.Who, float64(u.Used))
 		bytes += float64(u.Used)
 	}
@@ -331,8 +330,7 @@ func (s *Sample) growing(rate func(*detector.Verdict) float64, before Who) share
 
 // held returns the memory of each process with such a pattern, and their sum, in bytes.
 func (s *Sample) held(is func(detector.Pattern) bool) (by shares, sum float64) {
-	for i := range s.Processes {
-		p := &s.Processes[i]
+	for _, p := range s.Processes {
 		pattern := detector.PatternUnknown
 		if p.Verdict.Judged {
 			pattern = p.Verdict.Pattern

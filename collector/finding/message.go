@@ -46,6 +46,8 @@ const (
 	HeldByNobody = "GPUMemoryHeldByNobody"
 )
 
+const loopAdvice = "Stop the restarts. Let it ask for less, or give it more memory." // a program of a crash loop dies anyway
+
 // Message is one finding in words.
 type Message struct {
 	Severity Severity
@@ -102,7 +104,7 @@ func (s *Sample) Messages(found []Finding) (list []Message) {
 		})
 		add(f.CrashLoop, Message{
 			Severity: Ticket, Alert: "GPUOutOfMemoryCrashLoop", Summary: "Processes end again and again while the memory of " + s.Name + " is full",
-			Detail: s.does(f, nil, nil, "ended most often"), Advice: "Let it ask for less, or give it a GPU with more memory.", Due: true,
+			Detail: s.does(f, nil, nil, "ended most often"), Advice: loopAdvice, Due: true,
 		})
 	}
 	slices.SortStableFunc(list, func(a, b Message) int { return a.Compare(&b) })
@@ -125,11 +127,14 @@ func (s *Sample) growth(f *Finding, near bool) Message {
 	switch {
 	case near:
 		m.Alert, m.Summary, m.Due = OutOfMemory, s.Name+" runs out of memory in "+Left(v), f.OOMDue
-	case !f.LeakDue && v.Leaked.OK && v.Leaked.V > 0 && v.Leaked.V < LeakTicket:
+	case !f.LeakDue && v.Leaked.V > 0 && v.Leaked.V < LeakTicket:
 		m.Severity = Note
 	}
 	if near && s.Judgement.Page {
 		m.Severity, m.Advice = Page, "Save a checkpoint, then restart what grows."
+	}
+	if v.Pattern == detector.PatternCrashLoop {
+		m.Advice = loopAdvice
 	}
 	return m
 }
@@ -184,10 +189,10 @@ const Stays = "has ended, and this memory of it has stayed"
 // does says what the culprit does; "" if it is unknown.
 func (s *Sample) does(f *Finding, list []Part, amount func(*Part) float64, what string) string {
 	name, _ := s.who(f, list, amount)
-	if name == "" {
-		return ""
+	if name != "" {
+		name += " " + what + "."
 	}
-	return name + " " + what + "."
+	return name
 }
 
 // who names the culprit of a finding for the begin of a sentence; "" if it is unknown. It also returns the part with its labels and

@@ -93,7 +93,7 @@ func TestMessages(t *testing.T) {
 			of(detector.Verdict{Judged: true}, false, Finding{Who: pod}),
 			Finding{Who: Who{Process: "a.py", SlurmJob: "4712"}, CrashLoop: true},
 			Ticket,
-			"Processes end again and again while the memory of GPU 0 is full. a.py of Slurm job 4712 ended most often. Let it ask for less, or give it a GPU with more memory.",
+			"Processes end again and again while the memory of GPU 0 is full. a.py of Slurm job 4712 ended most often. Stop the restarts. Let it ask for less, or give it more memory.",
 		},
 	} {
 		got := c.sample.Messages([]Finding{c.found})

@@ -49,8 +49,7 @@ func Word(v *detector.Verdict) string {
 
 // Suspect reports whether a memory or process leaks or may leak.
 func Suspect(v *detector.Verdict) bool {
-	word := Word(v)
-	return word == Leaks || word == NoLeakYet || word == NotSure
+	return slices.Contains([]string{Leaks, NoLeakYet, NotSure}, Word(v))
 }
 
 // Patterns says behind "it" what a memory does, or a process.

@@ -127,8 +127,7 @@ type ECC struct {
 	// RetiredPages are by cause: single_bit, double_bit (before Ampere).
 	RetiredPages        []Named[uint64] `json:"retired_pages,omitzero"`
 	RetiredPagesPending Opt[bool]       `json:"retired_pages_pending,omitzero"`
-	// RecoveryAction is the driver's request: 0 none, 1 GPU reset, 2 node reboot, 3 drain peer-to-peer, 4 drain and reset, 5
-	// recover the IMEX domain.
+	// RecoveryAction is the driver's request, as NVML numbers it: 0 is none.
 	RecoveryAction Opt[int] `json:"recovery_action,omitzero"`
 }
 

@@ -70,7 +70,7 @@
           'warning',
           state('crash_loop'),
           'Processes end again and again while the memory of ' + text.memory + ' is full.',
-          [of('A process that is not known') + ' ended most often.', 'Probably it dies of out-of-memory and is started again.', 'Let it ask for less, or give it a GPU with more memory.'],
+          [of('A process that is not known') + ' ended most often.', 'Probably it dies of out-of-memory and is started again.', 'Stop the restarts. Let it ask for less, or give it more memory.'],
         ),
       ],
     }],

@@ -77,7 +77,7 @@ func Add(app *kingpin.Application, commands command.Commands) {
 	choice("output", "table, json (an object a line, for each series and step) or html (a page with plots).", outputTable, &b.output, outputTable, outputJSON, outputHTML)
 	choice("fail-on", "What the exit status 1 means: leak (a series was called one), ticket (the mixin's rules would have made a ticket or paged) or page.", levelLeak.String(), &b.failOn,
 		levelLeak.String(), levelTicket.String(), levelPage.String())
-	cmd.Flag("incidents", "Also tell what ended while its memory was full: who filled it, and whether an alert came before.").BoolVar(&b.incidents)
+	cmd.Flag("incidents", "Also tell what ended while its memory was full: who filled it, and whether an alert came before. Needs processes in the history; not for --output=html.").BoolVar(&b.incidents)
 	cmd.Flag("step", "Time between two verdicts of --output=json. Alarms between them count as well.").Default("1m").SetValue(cli.Duration("step", &b.step, leastStep, 24*time.Hour))
 	choice("unit", "Unit of the metric of --query: auto (from its name), B or MiB.", "auto", &unit, "auto", "B", "MiB")
 	cmd.Flag("capacity", "Memory that there is, such as 80GiB, instead of what the history says.").SetValue(cli.Bytes("capacity", &b.capacity, leastCapacity, detector.MaxBytes))

@@ -38,7 +38,7 @@ func TestCrashLoopOfAPod(t *testing.T) {
 		d.Processes[i].Verdict = healthy(0)
 	}
 	got := words(predictAt(s, "", PredictPath+"/gpu-0"))
-	says(t, "a pod", got, "Pod ml/train-0 grows by 60.0 MiB/min. It is a crash loop: for 24 min a program has filled the memory, died and been started again.")
+	says(t, "a pod", got, "Pod ml/train-0 grows by 60.0 MiB/min. It is a crash loop: for 24 min a program has filled the memory, died and been started again. Stop the restarts.")
 	if strings.Contains(got, "Kept ") {
 		t.Errorf("something is kept in\n%s", got)
 	}
