@@ -36,9 +36,12 @@ func TestStartSays(t *testing.T) {
 		"well":      {&sampler.State{Devices: []*sampler.DeviceState{device(0, well), device(1, well)}}, []string{`<h1 class="ok">No leak found on 2 GPUs`, "no leak: 2"}},
 		"one leaks": {&sampler.State{Devices: []*sampler.DeviceState{device(0, well), device(1, leaks)}}, []string{"<h1 class=\"bad\">GPU 1 runs out of memory in 20 min", "leaks: 1", "no leak: 1", `<a href="/predict/gpu-1">`}},
 		"no driver": {&sampler.State{DriverReason: "library_not_found"}, []string{`<h1 class="bad">The driver does not answer (library_not_found)`}},
-		"one lost":  {&sampler.State{Devices: []*sampler.DeviceState{device(0, well), {Info: gpu.Info{Index: 1, Name: "T4"}}}}, []string{`<h1 class="bad">GPU 1 (T4) cannot be read`, "cannot be read: 1", "no leak: 1"}},
-		"small":     {&sampler.State{Devices: []*sampler.DeviceState{device(0, detector.Verdict{Judged: true, Leak: true, Rate: detector.Of(1), Leaked: detector.Of(1 << 20)})}}, []string{`<h1 class="">GPU 0 leaks`}},
-		"young":     {&sampler.State{Devices: []*sampler.DeviceState{device(0, detector.Verdict{})}}, []string{`<h1 class="">Watching 1 GPU`, "not judged yet: 1"}},
+		"no GPU": {&sampler.State{DriverReason: "library_not_found", PCIDevices: gpu.Some(0)}, []string{
+			`<h1 class="">No GPU found</h1>`, `The driver does not answer (library_not_found). <a href="/runbook#gpudriverdown">What to do</a>`,
+		}},
+		"one lost": {&sampler.State{Devices: []*sampler.DeviceState{device(0, well), {Info: gpu.Info{Index: 1, Name: "T4"}}}}, []string{`<h1 class="bad">GPU 1 (T4) cannot be read`, "cannot be read: 1", "no leak: 1"}},
+		"small":    {&sampler.State{Devices: []*sampler.DeviceState{device(0, detector.Verdict{Judged: true, Leak: true, Rate: detector.Of(1), Leaked: detector.Of(1 << 20)})}}, []string{`<h1 class="">GPU 0 leaks`}},
+		"young":    {&sampler.State{Devices: []*sampler.DeviceState{device(0, detector.Verdict{})}}, []string{`<h1 class="">Watching 1 GPU`, "not judged yet: 1"}},
 	} {
 		says(t, name, start(tt.state), tt.want...)
 	}
