@@ -5,9 +5,12 @@ package pages
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
@@ -44,6 +47,28 @@ func TestStartSays(t *testing.T) {
 		"young":    {&sampler.State{Devices: []*sampler.DeviceState{device(0, detector.Verdict{})}}, []string{`<h1 class="">Watching 1 GPU`, "not judged yet: 1"}},
 	} {
 		says(t, name, start(tt.state), tt.want...)
+	}
+}
+
+// TestCounts has a pod that leaks to its limit, and its GPU, which would be full later: the finding is on the limit alone.
+func TestCounts(t *testing.T) {
+	d := &sampler.DeviceState{Up: true, SampleTime: epoch, MemoryState: sampler.MemoryState{Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: leaking(2 * time.Hour)}}}
+	limit := sampler.MemoryState{MemoryKey: sampler.MemoryKey{Of: "/kubepods/a"}, Profile: finding.LimitProfile, Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: leaking(time.Hour)}}
+	d.Limited = []sampler.MemoryState{limit}
+	for name, c := range map[string]struct {
+		on   []sampler.MemoryKey
+		want []verdictCount
+	}{
+		"on the limit":           {[]sampler.MemoryKey{limit.MemoryKey}, []verdictCount{{"bad", "leaks", 1}}},
+		"of two, one on the GPU": {[]sampler.MemoryKey{limit.MemoryKey, {}}, []verdictCount{{"bad", "leaks", 2}}},
+	} {
+		d.Findings = nil
+		for _, key := range c.on {
+			d.Findings = append(d.Findings, sampler.FindingState{MemoryKey: key, Finding: finding.Finding{Leaking: detector.Of(1)}})
+		}
+		if got := counts(&sampler.State{Time: epoch, Devices: []*sampler.DeviceState{d}}); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
 	}
 }
 
