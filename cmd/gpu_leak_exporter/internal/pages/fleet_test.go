@@ -41,7 +41,7 @@ func TestPageOfFleet(t *testing.T) {
 		t.Errorf("the page of a GPU has %+v", v.Cards)
 	}
 	s.Devices, s.DriverReason = nil, fleet.ReasonDown
-	says(t, "without an answer", predict(s, ""), "The Prometheus of --source=prometheus: does not answer")
+	says(t, "without an answer", predict(s, ""), "The Prometheus of --source does not answer")
 }
 
 // TestNamesOfMemories names GPUs in a path and in an identifier: by the index, and in a fleet so that no two are the same.
