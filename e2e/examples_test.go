@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -119,6 +120,23 @@ func TestExamplesCompose(t *testing.T) {
 	}
 }
 
+// TestExamplesActGuard runs the scripts by their bare names in their folder, where they read their guard, and without it, where they
+// end at once.
+func TestExamplesActGuard(t *testing.T) {
+	dir, alone := filepath.Join(harness.Root(), "examples/act"), t.TempDir()
+	for _, name := range []string{"kubernetes.sh", "slurm.sh", "systemd.sh"} {
+		harness.WriteFile(t, filepath.Join(alone, name), harness.ReadFile(t, filepath.Join(dir, name)))
+		for folder, want := range map[string]string{dir: "STATE_DIRECTORY: a folder that outlives a restart", alone: "guard.sh: No such file or directory"} {
+			cmd := exec.Command("bash", name)
+			cmd.Dir, cmd.Env = folder, []string{"PATH=" + os.Getenv("PATH"), "LABEL_ALERTNAME=GPUOutOfMemoryPredicted"}
+			out, err := cmd.CombinedOutput()
+			if said := string(out); err == nil || !strings.Contains(said, want) || strings.Count(said, "\n") != 1 {
+				t.Errorf("%s in %s: %v, want %q and no more: %s", name, folder, err, want, said)
+			}
+		}
+	}
+}
+
 // TestExamplesAct holds the parts of examples/act to each other: what a script reads is passed by the hooks or set in env, what the
 // runner runs is there, and the scripts are short enough to be read before they are trusted.
 func TestExamplesAct(t *testing.T) {
@@ -154,7 +172,7 @@ func TestExamplesAct(t *testing.T) {
 			t.Errorf("%s has %d lines", path, n)
 		}
 		for _, m := range regexp.MustCompile(`\$\{?([A-Z][A-Z_]+)`).FindAllStringSubmatch(text, -1) {
-			if m[1] != "BASH_SOURCE" && !set[m[1]] {
+			if !set[m[1]] {
 				t.Errorf("%s reads %s, which nobody sets", path, m[1])
 			}
 		}

@@ -103,7 +103,7 @@ func TestWrongCalls(t *testing.T) {
 			"--detector.window=1m holds fewer than 10 samples at --sample.interval=10s: choose 1m40s or more, or sample more often",
 		},
 		{"--detector.leak-threshold=80", "--detector.leak-threshold=80: must be between 0.01 and 1"},
-		{"--detector.min-growth=0", "--detector.min-growth=0: must be between 64KiB and 256TiB"},
+		{"--detector.min-growth=0", "--detector.min-growth=0: is 0B, and must be between 64KiB and 256TiB"},
 		{"--detector.config=/none.yml", "--detector.config: open /none.yml: no such file or directory"},
 		{
 			"--detector.leak-threshold=0.5 --detector.config=" + rules,

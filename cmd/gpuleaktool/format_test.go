@@ -68,12 +68,12 @@ func TestLogsOfUsers(t *testing.T) {
 	}{
 		{"of nvidia-smi", smi, nil, exitLeak, "GPU 1 ", ""},
 		{"two GPUs, and no column tells which", logRows("%[1]s,%[3]d,81559\n", time.DateTime), []string{"--columns=timestamp,used[MiB],total[MiB]"}, exitWrong, "", "the rows come in bursts, as of several GPUs, and no column tells which"},
-		{"one GPU, and no column tells which", second(logRows("%[1]s,%[3]d,81559\n", time.DateTime)), []string{"--columns=timestamp,used[MiB],total[MiB]"}, exitLeak, " for the GPU, ", ""},
+		{"one GPU, and no column tells which", second(logRows("%[1]s,%[3]d,81559\n", time.DateTime)), []string{"--columns=timestamp,used[MiB],total[MiB]"}, exitLeak, " for a leak on the GPU, ", ""},
 		{"the same in JSON", second(logRows("%[1]s,%[3]d,81559\n", time.DateTime)), []string{"--columns=timestamp,memory.used,memory.total", "--output=json"}, exitLeak, `"series":{},`, ""},
-		{"its uuid alone", "timestamp, uuid, memory.used [MiB], memory.total [MiB]\n" + second(logRows("%[1]s, "+uuid+", %[3]d MiB, 81559 MiB\n", smiLayout)), nil, exitLeak, " for GPU-c6bbd36b, ", ""},
+		{"its uuid alone", "timestamp, uuid, memory.used [MiB], memory.total [MiB]\n" + second(logRows("%[1]s, "+uuid+", %[3]d MiB, 81559 MiB\n", smiLayout)), nil, exitLeak, " for a leak on GPU-c6bbd36b, ", ""},
 		{"the uuid in JSON", "timestamp, uuid, memory.used [MiB]\n" + second(logRows("%[1]s, "+uuid+", %[3]d MiB\n", smiLayout)), []string{"--output=json"}, exitLeak, `"series":{"uuid":"` + uuid + `"},`, ""},
 		{"processes of no known GPU", "timestamp, pid, process_name, used_gpu_memory [MiB]\n" + second(logRows("%[1]s, 7, serve, %[3]d MiB\n", smiLayout)), nil, exitLeak, "serve (pid 7) grows by", ""},
-		{"named by a text", logRows("%[1]s,node%[2]d:0,%[3]d MiB\n", time.DateTime), []string{"--columns=timestamp,gpu,used"}, exitLeak, " for GPU node1:0, ", ""},
+		{"named by a text", logRows("%[1]s,node%[2]d:0,%[3]d MiB\n", time.DateTime), []string{"--columns=timestamp,gpu,used"}, exitLeak, " for a leak on GPU node1:0, ", ""},
 		{"points between thousands, commas before decimals", twoGPUs(func(at time.Time, gpu, mib int) string {
 			return fmt.Sprintf("%s;%d;%d.%03d,50;81.559,00\n", at.Format(time.DateTime), gpu, mib/1000, mib%1000)
 		}), []string{"--columns=timestamp,gpu,used[MiB],total[MiB]"}, exitLeak, "(53 %)", ""},
@@ -85,11 +85,11 @@ func TestLogsOfUsers(t *testing.T) {
 		}), nil, exitLeak, "The driver does not tell how much of it is used.", ""},
 		{"no value at all", smiHead + logRows("%[1]s, %[2]d, [N/A], [N/A]\n", smiLayout), nil, exitWrong, "", "holds no used memory: every value of it is absent, such as N/A"},
 		{"without a time, behind ts", "2026-03-01 12:00:00 index, memory.used [MiB]\n" + logRows("%[1]s %[2]d, %[3]d MiB\n", time.DateTime), nil, exitWrong, "", "no timestamp column"},
-		{"behind lines of a program", "Epoch 0 step 0: loss=2.30, lr=1e-4\n" + smi, nil, exitLeak, " for GPU 1, ", `left out 1 line, line 1: no header of nvidia-smi: "Epoch 0`},
-		{"nodes in a column", "timestamp, hostname, index, memory.used [MiB]\n" + logRows("%[1]s, n%[2]d, 0, %[3]d MiB\n", smiLayout), nil, exitLeak, " for GPU 0 of n1, ", ""},
+		{"behind lines of a program", "Epoch 0 step 0: loss=2.30, lr=1e-4\n" + smi, nil, exitLeak, " for a leak on GPU 1, ", `left out 1 line, line 1: no header of nvidia-smi: "Epoch 0`},
+		{"nodes in a column", "timestamp, hostname, index, memory.used [MiB]\n" + logRows("%[1]s, n%[2]d, 0, %[3]d MiB\n", smiLayout), nil, exitLeak, " for a leak on GPU 0 of n1, ", ""},
 		{"one GPU, faster than its stamps tick", twoGPUs(func(at time.Time, gpu, mib int) string {
 			return strings.Repeat(fmt.Sprintf("%s,%d\n", at.Format(time.DateTime), mib), 2*gpu)
-		}), []string{"--columns=timestamp,used[MiB]"}, exitLeak, " for the GPU, ", "left out 480 lines"},
+		}), []string{"--columns=timestamp,used[MiB]"}, exitLeak, " for a leak on the GPU, ", "left out 480 lines"},
 		{"two nodes in one file", smi + smi, nil, exitWrong, "", "has too many rows that cannot be used: left out 960 lines, the first is line 963"},
 		{"MiB that are called bytes", "time,gpu,used,total\n" + logRows("%[1]s,%[2]d,%[3]d,81559\n", time.DateTime), []string{"--columns=timestamp,gpu,used[B],total[B]"}, exitWrong, "", "there are 79.6 KiB of memory at 2026-03-01T12:00:00Z, less than any GPU has: check the unit"},
 		{"behind kubectl logs --timestamps", prefixed(smi), nil, exitWrong, "", "no timestamp column: record with nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1; " + history.OtherLogs + "; it begins with 2026-03-01T12:00:00.123456789Z timestamp, index"},

@@ -87,7 +87,8 @@ func TestWatchHereWithoutGPU(t *testing.T) {
 	testkit.Must(t, os.MkdirAll(filepath.Join(sysfs, "bus/pci/devices"), 0o700))
 	code, stdout, stderr := tool(t.Context(), "watch", "--once", "--nvml.library-path=/none/libnvidia-ml.so.1", "--path.sysfs="+sysfs)
 	const want = "NOT KNOWN: This node has no NVIDIA GPU: give the address of an exporter, such as http://node7:9844.\nAs of "
-	if code != 3 || !strings.HasPrefix(stdout, want) || stderr != "" {
+	const why = "\nnot known  No GPU found. The driver does not answer (library_not_found). Runbook: GPUDriverDown\n"
+	if code != 3 || !strings.HasPrefix(stdout, want) || !strings.HasSuffix(stdout, why) || stderr != "" {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
 }

@@ -166,7 +166,7 @@ func Joined(separator string, parts ...string) string {
 // Driver says why no GPU is seen. The reason is one of gpu_driver_error, and the runbook has what to do about each.
 func Driver(reason string) Message {
 	if reason == "prometheus_does_not_answer" {
-		return Message{Severity: Page, Alert: "GPUSourceDown", Summary: "The Prometheus of --source=prometheus: does not answer", Detail: "The log says why."}
+		return Message{Severity: Page, Alert: "GPUSourceDown", Summary: "The Prometheus of --source does not answer", Detail: "The log says why."}
 	}
 	return Message{Severity: Page, Alert: "GPUDriverDown", Summary: "The driver does not answer (" + reason + ")"}
 }

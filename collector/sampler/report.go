@@ -206,9 +206,12 @@ func (s *State) Clock() (now time.Time) {
 // Report sums up all GPUs.
 func (s *State) Report() *Report {
 	r := &Report{Message: s.calm()}
-	needless := len(s.Devices) == 0 && s.PCIDevices.OK && s.PCIDevices.V == 0 // without a GPU, a driver is not needed
-	if s.DriverReason != "" && s.DriverReason != ReasonStarting && !needless {
-		r.Say(nil, finding.Driver(s.DriverReason)) // first, because without it no GPU can be read
+	if s.DriverReason != "" && s.DriverReason != ReasonStarting {
+		m := finding.Driver(s.DriverReason)
+		if len(s.Devices) == 0 && s.PCIDevices.OK && s.PCIDevices.V == 0 { // without a GPU, a driver is not needed
+			m.Severity, m.Summary, m.Detail = finding.Unknown, "No GPU found", m.Text()
+		}
+		r.Say(nil, m) // first, because without it no GPU can be read
 	}
 	for _, d := range s.Devices {
 		r.Say(nil, d.Hardware(s.Time).Messages()...)

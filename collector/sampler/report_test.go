@@ -80,7 +80,7 @@ func TestReport(t *testing.T) {
 		"awaited":                {&State{Awaited: 2}, unknown, "Waiting for the driver.", nil},
 		"starting":               {&State{DriverReason: ReasonStarting}, unknown, "Waiting for the driver.", nil},
 		"no driver":              {&State{DriverReason: "driver_not_loaded"}, page, "The driver does not answer (driver_not_loaded).", []finding.Severity{page}},
-		"a node without a GPU":   {&State{DriverReason: "library_not_found", PCIDevices: gpu.Some(0)}, unknown, "No GPU found.", nil},
+		"a node without a GPU":   {&State{DriverReason: "library_not_found", PCIDevices: gpu.Some(0)}, unknown, "No GPU found. The driver does not answer (library_not_found).", []finding.Severity{unknown}},
 		"a GPU without a driver": {&State{DriverReason: "library_not_found", PCIDevices: gpu.Some(1)}, page, "The driver does not answer (library_not_found).", []finding.Severity{page}},
 	} {
 		r := c.state.Report()

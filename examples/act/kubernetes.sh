@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Kubernetes: evicts a pod that leaks, and has an Event tell its owner; cordons a node whose GPU lost memory.
 # The annotation gpu-leak/act allows it: restart, or only event, on the pod; cordon on the node.
-source "${BASH_SOURCE%/*}/guard.sh"
+source "$(dirname "$0")/guard.sh" || exit 1
 
 case $LABEL_ALERTNAME in GPUECCUncorrectable | GPURowRemapFailed)
 	node=${LABEL_INSTANCE-}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Slurm: requeues a job that leaks, and drains a node whose GPU lost memory, if all of its partitions are in PARTITIONS.
-source "${BASH_SOURCE%/*}/guard.sh"
+source "$(dirname "$0")/guard.sh" || exit 1
 as=(sudo --non-interactive --user=slurm)
 
 # listed WHAT PARTITION...

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # systemd: restarts the service whose process leaks, if its unit is a line of the file UNITS. It runs on the node with the GPU.
-source "${BASH_SOURCE%/*}/guard.sh"
+source "$(dirname "$0")/guard.sh" || exit 1
 as=(sudo --non-interactive)
 list=${UNITS:-/etc/gpu-leak-act/units}
 

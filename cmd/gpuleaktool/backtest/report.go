@@ -113,7 +113,7 @@ func (r *result) drawing(loc *time.Location, number int) *plot.Plot {
 	p := &plot.Plot{
 		ID: "plot-" + strconv.Itoa(number), Title: "Memory used by " + r.name,
 		Description: fmt.Sprintf("From %s to %s, %s, and %s in the end.", moment(r.first, loc), moment(r.last, loc), r.facts(), humanize.Bytes(r.used)),
-		Location:    loc, From: r.first, To: r.last, Ahead: 1.0 / 3, Used: r.plot, Capacity: r.capacity.V, Troughs: r.troughs, Alarm: "alarm",
+		Location:    loc, From: r.first, To: r.last, Ahead: 1.0 / 3, Used: r.plot, Capacity: r.capacity.V, Troughs: r.troughs, Alarm: "leak found",
 	}
 	for _, e := range r.events {
 		if e.level == levelLeak {

@@ -314,9 +314,11 @@ func headline(list []*result, loc *time.Location) string {
 		}
 		return fmt.Sprintf("Would not have alerted. Judged: %d of %d.", judged, len(list))
 	}
+	// A ticket for something else may have come before.
+	of := map[bool]string{false: " for ", true: " for a leak on "}[e.level == levelTicket && e.grows()]
 	text := [...]string{
 		levelLeak: "Would not have alerted, only called it a leak", levelTicket: "Would have ticketed", levelPage: "Would have paged",
-	}[e.level] + " at " + moment(e.From, loc) + " for " + first.title()
+	}[e.level] + " at " + moment(e.From, loc) + of + first.title()
 	if e.grows() {
 		text += first.early(e)
 	} else {

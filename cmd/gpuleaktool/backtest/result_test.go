@@ -219,14 +219,14 @@ func TestHeadline(t *testing.T) {
 			[]*result{r(func(r *result) {
 				r.events = []*event{{eventKey: eventKey{levelTicket, "GPUMemoryNearlyFull"}}}
 				at(levelTicket, 10)(r)
-			})}, "Would have ticketed at 1970-01-01 00:10 UTC for GPU 0, 50 min before the record ends.",
+			})}, "Would have ticketed at 1970-01-01 00:10 UTC for a leak on GPU 0, 50 min before the record ends.",
 		},
 		{[]*result{young}, "Would not have alerted. Judged: 0 of 1."},
 		{[]*result{fine, r(at(levelLeak, 50))}, "Would not have alerted, only called it a leak at 1970-01-01 00:50 UTC for GPU 0, 10 min before the record ends."},
 		{[]*result{r(at(levelTicket, 10)), r(at(levelPage, 40))}, "Would have paged at 1970-01-01 00:40 UTC for GPU 0, 20 min before the record ends."},
 		{
 			[]*result{r(func(r *result) { at(levelTicket, 30)(r); r.capacity, r.from = detector.Value{}, "a.csv" })},
-			"Would have ticketed at 1970-01-01 00:30 UTC for a.csv: GPU 0, 30 min before the record ends. Without its capacity there is no forecast and no page: give --capacity.",
+			"Would have ticketed at 1970-01-01 00:30 UTC for a leak on a.csv: GPU 0, 30 min before the record ends. Without its capacity there is no forecast and no page: give --capacity.",
 		},
 	} {
 		if got := headline(c.list, time.UTC); got != c.want {

@@ -59,13 +59,13 @@ func Screen(d *verdicts.Data, top, columns int, chosen string) string {
 		if f.Text == d.Text {
 			headline = text
 		} else {
-			fmt.Fprintln(&found, Wrap(fmt.Sprintf("%-9s  %s", strings.Replace(plain(f.Severity), "unknown", Unknown.String(), 1), text), columns, strings.Repeat(" ", 11)))
+			fmt.Fprintln(&found, Wrap(fmt.Sprintf("%-9s  %s", strings.Replace(plain(f.Severity), "unknown", Unknown.String(), 1), text), columns, indent))
 		}
 	}
 	fmt.Fprintln(&b, Wrap(strings.ToUpper(Of(d.Severity).String())+": "+headline, columns, ""))
 	fmt.Fprint(&b, d.Time.UTC().Format("As of 2006-01-02 15:04:05 MST\n"), &found)
 	if i := d.Incident; i != nil {
-		fmt.Fprintln(&b, Wrap(i.Time.UTC().Format("Last incident 2006-01-02 15:04: ")+sentence(i.Text), columns, "  "))
+		fmt.Fprintln(&b, Wrap(i.Time.UTC().Format("Last incident 2006-01-02 15:04: ")+sentence(i.Text), columns, indent))
 	}
 	table(&b, "MEMORY\tTIME LEFT\tVERDICT\tUSED", memories(d), columns, chosen)
 	processes, more := users(d, top)
@@ -90,15 +90,24 @@ func Wrap(text string, columns int, indent string) string {
 	return strings.Join(append(lines, text), "\n")
 }
 
-// Fit cuts a page to a terminal of that many columns and lines: the most urgent lines are at the top, and
-// must not scroll away, unless a row that is chosen is below.
+// indent is before the lines on which a finding or an incident goes on, and goesOn is all of these.
+const indent = "           "
+
+var goesOn = regexp.MustCompile(`(?:\n` + indent + `.*)+`)
+
+// Fit cuts a page to a terminal of that many columns and lines. Where it is too long, what is below the headline has a line each, and
+// what is at the top stays: the headline and its time, as far as a row that is chosen leaves room for them.
 func Fit(page string, columns, rows int) string {
-	lines := strings.Split(strings.TrimSuffix(page, "\n"), "\n")
 	rows = max(rows, 3) // an answer below may leave no room
+	if strings.Count(page, "\n") > rows-1 && columns > 0 {
+		page = goesOn.ReplaceAllString(page, " …")
+	}
+	lines := strings.Split(strings.TrimSuffix(page, "\n"), "\n")
 	if more := len(lines) - (rows - 1); more > 0 && columns > 0 {
 		chosen := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, mark) })
 		above := min(more, max(0, chosen-(rows-3)/2))
-		if lines = lines[above:]; more > above {
+		head := min((rows-3)/2, 1+slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "As of ") }))
+		if lines = slices.Delete(lines, head, head+above); more > above {
 			lines = append(lines[:rows-2], fmt.Sprintf("… and %d more lines", more-above+1))
 		}
 	}
@@ -129,6 +138,7 @@ func Paint(page string) string {
 type row struct {
 	id      string // the same on each screen
 	anchor  string // of its memory, for links to the page that has all
+	path    string // of a page of its own, of a limit
 	cells   string
 	order   float64
 	about   string            // what the finding on it has, if there is one
@@ -193,6 +203,7 @@ func memories(d *verdicts.Data) (rows []row) {
 		for i := range dev.Limited {
 			x := &dev.Limited[i]
 			add(name+", limit of "+plain(cmp.Or(x.Labels["pod"], x.Labels["slurm_job"], x.Labels["process"])), x.Labels, x.Memory, &x.Domain)
+			rows[len(rows)-1].path = x.Path
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.order, b.order) })

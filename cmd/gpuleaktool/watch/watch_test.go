@@ -71,20 +71,29 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// On a small terminal the headline stays.
+// On a small terminal the headline and its time stay, and what is below it has a line each.
 func TestFit(t *testing.T) {
 	const page = "PAGE: GPU 0 runs out of memory\n  ticket\n\nMEMORY\nGPU 0\n"
+	const long = "PAGE: GPU 0\nleaks\nAs of 2026\nticket     GPU 1\n           leaks\n           by far\nticket     GPU 2\n\nMEMORY\nGPU 0\n"
+	const chosen = "PAGE: GPU 0\nAs of 2026\nticket     GPU 1\n\nMEMORY\n  GPU 0\n  GPU 1\n> GPU 2\n  GPU 3\n"
 	for _, c := range []struct {
+		page          string
 		columns, rows int
 		want          string
 	}{
-		{80, 24, page},
-		{80, 6, page},
-		{80, 5, "PAGE: GPU 0 runs out of memory\n  ticket\n\n… and 2 more lines\n"},
-		{12, 3, "PAGE: GPU 0…\n… and 4 mor…\n"},
-		{0, 0, page},
+		{page, 80, 24, page},
+		{page, 80, 6, page},
+		{page, 80, 5, "PAGE: GPU 0 runs out of memory\n  ticket\n\n… and 2 more lines\n"},
+		{page, 12, 3, "PAGE: GPU 0…\n… and 4 mor…\n"},
+		{page, 0, 0, page},
+		{long, 80, 11, long},
+		{long, 80, 9, "PAGE: GPU 0\nleaks\nAs of 2026\nticket     GPU 1 …\nticket     GPU 2\n\nMEMORY\nGPU 0\n"},
+		{long, 80, 8, "PAGE: GPU 0\nleaks\nAs of 2026\nticket     GPU 1 …\nticket     GPU 2\n\n… and 2 more lines\n"},
+		{long, 16, 9, "PAGE: GPU 0\nleaks\nAs of 2026\nticket     GPU …\nticket     GPU 2\n\nMEMORY\nGPU 0\n"},
+		{chosen, 80, 8, "PAGE: GPU 0\nAs of 2026\nMEMORY\n  GPU 0\n  GPU 1\n> GPU 2\n  GPU 3\n"},
+		{chosen, 80, 5, "PAGE: GPU 0\n  GPU 1\n> GPU 2\n  GPU 3\n"},
 	} {
-		if got := Fit(page, c.columns, c.rows); got != c.want {
+		if got := Fit(c.page, c.columns, c.rows); got != c.want {
 			t.Errorf("%d × %d: %q, want %q", c.columns, c.rows, got, c.want)
 		}
 	}
@@ -105,6 +114,8 @@ func TestExporter(t *testing.T) {
 			_, _ = w.Write(recorded(t))
 		case "/other/api/v1/verdicts":
 			_, _ = w.Write([]byte(`{"status":"success"}`))
+		case "/locked/api/v1/verdicts":
+			w.WriteHeader(http.StatusUnauthorized)
 		default:
 			http.NotFound(w, r)
 		}
@@ -114,8 +125,8 @@ func TestExporter(t *testing.T) {
 	for address, want := range map[string]string{
 		server.URL: "", host: "", server.URL + "/": "", server.URL + "/gpu/": "", host + "/api/v1/verdicts": "",
 		server.URL + "/metrics": "", host + "/predict?x=1": "", host + "/predict/gpu-1-mig-3": "", server.URL + "/gpu/predict/": "", host + "/-/ready": "", host + "//": "",
-		server.URL + "/nometrics": "404 Not Found",
-		server.URL + "/other":     "the answer is none of an exporter", server.URL + "/nothing": "404 Not Found",
+		server.URL + "/nometrics": "404 Not Found", server.URL + "/locked": "401 Unauthorized; name the user in the file of --http.config.file",
+		server.URL + "/other": "the answer is none of an exporter", server.URL + "/nothing": "404 Not Found",
 		"http://a:b@" + host: "the address has a user", "ftp://x": "is none of an exporter", "http://": "is none of an exporter", "http://a b": "is none of an exporter",
 	} {
 		now, _, err := lookThere(address, server.Client())

@@ -65,7 +65,11 @@ func parsed[T int | float64 | time.Duration](flag string, p *T, lo, hi T, parse 
 				return err
 			}
 			if !(x >= lo && x <= hi) {
-				return fmt.Errorf("must be between %s and %s", format(lo), format(hi))
+				read := ""
+				if text := format(x); text != s { // such as 80 without a unit, which is 80B
+					read = "is " + text + ", and "
+				}
+				return fmt.Errorf("%smust be between %s and %s", read, format(lo), format(hi))
 			}
 			*p = x
 			return nil

@@ -16,7 +16,7 @@ const (
 	maxTimeTicks = 9
 	textHeight   = 14
 	tickHeight   = 45           // of the distance of amounts, at least
-	dateWidth    = 0.18 * width // what a text with a date needs
+	dateWidth    = 0.18 * width // what a text with a date needs in a card
 )
 
 // timeTicks are the distances that a clock is read by.
@@ -56,8 +56,8 @@ func (c *canvas) grid() {
 			if text == "00:00" {
 				text = ""
 			}
-			text, day, dated = strings.TrimSpace(date+" "+text), date, x
-		} else if x-dated < dateWidth {
+			text, day, dated, odd = strings.TrimSpace(date+" "+text), date, x, false // on a phone the next text is left out
+		} else if x-dated < textWidth || c.Last != nil && x-dated < dateWidth {
 			continue
 		} else if odd {
 			class = ` class="wide"`

@@ -77,6 +77,7 @@ type (
 	// which is its total.
 	Part struct {
 		Labels map[string]string `json:"labels"`
+		Path   string            `json:"path,omitempty"` // below /predict, of the page on a limit; the others are found there by their labels
 		Memory Memory            `json:"memory"`
 		Domain
 	}

@@ -61,7 +61,7 @@ func (h *Config) processCurve(m *sampler.Domain, of *sampler.ProcessState, heigh
 		return ""
 	}
 	who, _ := whoIs(of.ID, of.Owner)
-	p.ID, p.Title, p.Height = nameOf(m, of)+"-curve", "Memory of "+who+" on "+m.Name(), height
+	p.ID, p.Title, p.Height = fmt.Sprintf("%s-pid-%d-curve", fromstate.PathOf(m), of.ID.PID), "Memory of "+who+" on "+m.Name(), height
 	p.Description = h.described(p)
 	return p.SVG()
 }

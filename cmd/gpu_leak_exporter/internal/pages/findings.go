@@ -6,6 +6,7 @@ package pages
 import (
 	"strings"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
@@ -34,7 +35,7 @@ func findingsOf(r *sampler.Report, most int) (f findings) {
 			s.Class = "bad"
 		}
 		if m.Memory != nil {
-			s.Page = PredictPath + "/" + nameOf(m.Memory, nil)
+			s.Page = PredictPath + "/" + fromstate.PathOf(m.Memory)
 		}
 		switch {
 		case i == 0:

@@ -5,11 +5,12 @@ package pages
 
 import (
 	"fmt"
-	"strings"
+	"regexp"
 	"testing"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/fleet"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -41,7 +42,7 @@ func TestPageOfFleet(t *testing.T) {
 		t.Errorf("the page of a GPU has %+v", v.Cards)
 	}
 	s.Devices, s.DriverReason = nil, fleet.ReasonDown
-	says(t, "without an answer", predict(s, ""), "The Prometheus of --source=prometheus: does not answer")
+	says(t, "without an answer", predict(s, ""), "The Prometheus of --source does not answer")
 }
 
 // TestNamesOfMemories names GPUs in a path and in an identifier: by the index, and in a fleet so that no two are the same.
@@ -53,17 +54,21 @@ func TestNamesOfMemories(t *testing.T) {
 		"gpu-10.0.0.1-9400-no-de-1-3": {Index: 3, Place: place},
 		"gpu-b":                       {Index: -1, UUID: "GPU-b"},
 	} {
-		if got := nameOf(&sampler.Domain{MemoryState: &sampler.MemoryState{}, Device: &sampler.DeviceState{Info: info}}, nil); got != want {
+		if got := fromstate.PathOf(&sampler.Domain{MemoryState: &sampler.MemoryState{}, Device: &sampler.DeviceState{Info: info}}); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
 	names := map[string]bool{}
 	for _, of := range []string{"/pods/a/main", "/pods/b/main", "/pods/a-main", "/pods/a main", "/", "/..", ""} {
 		d := sampler.Domain{MemoryState: &sampler.MemoryState{MemoryKey: sampler.MemoryKey{Of: of, ID: gpu.ProcessID{PID: 7}}}, Device: &sampler.DeviceState{}}
-		name := nameOf(&d, nil)
-		if names[name] || strings.Map(inName, name) != strings.ReplaceAll(name, "/", "-") || strings.Contains(name, "/") {
+		name := fromstate.PathOf(&d)
+		if names[name] || !regexp.MustCompile(`^[\w.-]+$`).MatchString(name) {
 			t.Errorf("%q is the name of the limit %q", name, of)
 		}
 		names[name] = true
+		d.Device.Up, d.Device.Limited = true, []sampler.MemoryState{*d.MemoryState}
+		if got := fromstate.Of(&sampler.State{Devices: []*sampler.DeviceState{d.Device}}).Devices[0].Limited[0].Path; got != name {
+			t.Errorf("the JSON leads to %q, and the page is %q", got, name)
+		}
 	}
 }

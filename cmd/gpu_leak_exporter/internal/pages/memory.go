@@ -4,14 +4,9 @@
 package pages
 
 import (
-	"cmp"
 	"fmt"
-	"hash/crc32"
 	"html/template"
 	"math"
-	"path"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
@@ -44,7 +39,7 @@ type card struct {
 type fact struct{ Name, Text string }
 
 func (h *Config) card(m sampler.Domain, now time.Time) card {
-	id := nameOf(&m, nil)
+	id := fromstate.PathOf(&m)
 	c := card{ID: id, GPU: m.Name(), Model: m.Device.Info.Name, left: math.Inf(1), of: m}
 	c.Verdict, c.Why = m.Verdict(now)
 	c.Class = classes[c.Verdict]
@@ -136,35 +131,6 @@ func barOf(m gpu.Memory) bar {
 		return bar{Text: text}
 	}
 	return bar{Text: text, Known: true, Used: 100 * float64(min(m.Used.V, total.V)) / float64(total.V)}
-}
-
-// nameOf returns the identifier of a memory, or of a process on it. In a fleet many GPUs have the same index, so the name has the
-// UUID, or the place if there is none.
-func nameOf(m *sampler.Domain, p *sampler.ProcessState) string {
-	info := &m.Device.Info
-	name := "gpu-" + info.IndexLabel()
-	if where := info.Place[:]; strings.Join(where, "") != "" || info.Index < 0 {
-		name = "gpu-" + strings.Map(inName, cmp.Or(strings.TrimPrefix(info.UUID, "GPU-"), finding.Joined("-", append(slices.Clone(where), info.IndexLabel())...)))
-	}
-	if m.Instance.OK {
-		name += fmt.Sprintf("-mig-%d", m.Instance.V)
-	}
-	if m.IsLimit() {
-		of := cmp.Or(m.Of, fmt.Sprintf("process-%d", m.ID.PID))
-		name += fmt.Sprintf("-limit-%s-%08x", strings.Map(inName, path.Base(of)), crc32.ChecksumIEEE([]byte(of))) // many groups are called main
-	}
-	if p != nil {
-		name += fmt.Sprintf("-pid-%d", p.ID.PID)
-	}
-	return name
-}
-
-// inName returns r if an identifier and a path may have it, else a hyphen.
-func inName(r rune) rune {
-	if r == '.' || r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
-		return r
-	}
-	return '-'
 }
 
 // countOf returns the number of processes on a memory. Of a part of a GPU it counts the shown ones only.

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector/humanize"
 	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
@@ -87,7 +88,7 @@ func NewMemory(h *Config, next http.Handler) http.Handler {
 		name := r.PathValue(memoryValue)
 		for _, d := range h.State().Devices {
 			for m := range d.Domains() {
-				if nameOf(&m, nil) == name {
+				if fromstate.PathOf(&m) == name {
 					next.ServeHTTP(w, r)
 					return
 				}

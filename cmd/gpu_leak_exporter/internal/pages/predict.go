@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/plot"
+	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
@@ -41,7 +42,7 @@ func (h *Config) view(s *sampler.State, only string) *view {
 			v.Notes = append(v.Notes, d.Name()+" has no memory of its own. What is shown is the memory of the host, and all its programs use it.")
 		}
 		for m := range d.Domains() {
-			if only == "" || only == nameOf(&m, nil) {
+			if only == "" || only == fromstate.PathOf(&m) {
 				v.Cards = append(v.Cards, h.card(m, s.Time))
 			}
 		}

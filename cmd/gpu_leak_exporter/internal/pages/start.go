@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/common/version"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
@@ -45,12 +46,17 @@ type verdictCount struct {
 	N              int
 }
 
-// counts returns how many memories have each verdict, the most urgent first.
+// counts returns how many memories have each verdict, the most urgent first. A leak counts once, on the memory that it fills first:
+// that one has the finding.
 func counts(s *sampler.State) []verdictCount {
 	n := map[verdictCount]int{}
 	for _, d := range s.Devices {
 		for m := range d.Domains() {
 			word, _ := m.Verdict(s.Time)
+			told := func(f sampler.FindingState) bool { return f.MemoryKey == m.MemoryKey && f.Grows() }
+			if word == finding.Leaks && !slices.ContainsFunc(d.Findings, told) {
+				continue
+			}
 			n[verdictCount{Class: classes[word], Verdict: word}]++
 		}
 	}

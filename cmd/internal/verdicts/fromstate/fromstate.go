@@ -5,10 +5,17 @@
 package fromstate
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
+	"hash/crc32"
 	"maps"
 	"net/http"
+	"path"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/cli"
@@ -110,7 +117,7 @@ func addMemories(j *verdicts.Device, d *sampler.DeviceState, now time.Time) {
 		switch {
 		case m.IsLimit():
 			part.Labels["namespace"], part.Labels["pod"], part.Labels["slurm_job"] = m.Who.Namespace, m.Who.Pod, m.Who.SlurmJob
-			part.Labels["container"], part.Labels["process"] = m.Who.Container, m.Who.Process
+			part.Labels["container"], part.Labels["process"], part.Path = m.Who.Container, m.Who.Process, PathOf(&m)
 			j.Limited = append(j.Limited, part)
 		case m.Instance.OK:
 			part.Labels["profile"] = m.Profile
@@ -123,6 +130,27 @@ func addMemories(j *verdicts.Device, d *sampler.DeviceState, now time.Time) {
 		j.Domain = domainOf(&sampler.Domain{MemoryState: &d.MemoryState, Device: d}, now)
 	}
 }
+
+// PathOf returns the last part of the path of the page on a memory, which is its identifier on pages, too. In a fleet many GPUs have
+// the same index, so it has the UUID, or the place if there is none.
+func PathOf(m *sampler.Domain) string {
+	info := &m.Device.Info
+	name := "gpu-" + info.IndexLabel()
+	if where := info.Place[:]; strings.Join(where, "") != "" || info.Index < 0 {
+		name = "gpu-" + odd.ReplaceAllString(cmp.Or(strings.TrimPrefix(info.UUID, "GPU-"), finding.Joined("-", append(slices.Clone(where), info.IndexLabel())...)), "-")
+	}
+	if m.Instance.OK {
+		name += fmt.Sprintf("-mig-%d", m.Instance.V)
+	}
+	if m.IsLimit() {
+		of := cmp.Or(m.Of, fmt.Sprintf("process-%d", m.ID.PID))
+		name += fmt.Sprintf("-limit-%s-%08x", odd.ReplaceAllString(path.Base(of), "-"), crc32.ChecksumIEEE([]byte(of))) // many groups are called main
+	}
+	return name
+}
+
+// odd is what an identifier and a path may not have.
+var odd = regexp.MustCompile(`[^\w.-]`)
 
 func processOf(labels map[string]string, p *sampler.ProcessState) verdicts.Process {
 	who := finding.Of(p.Owner)
