@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -93,9 +92,7 @@ func TestRecord(t *testing.T) {
 		}
 		counts, status := samples(t, path, 2*time.Second)
 		for i, n := range counts {
-			if n != 150 {
-				t.Errorf("%s: %d samples of GPU %d", name, n, i)
-			}
+			testkit.Equal(t, n, 150, "%s: samples of GPU %d", name, i)
 		}
 		if len(counts) != 5 || !status.Power.Watts.OK {
 			t.Errorf("%s: %d GPUs, power %v", name, len(counts), status.Power)
@@ -133,9 +130,7 @@ func TestFaultyGPUs(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	for _, want := range []string{"GPU 2 cannot be read, will try again", "a GPU is left out from where its driver has not answered"} {
-		if strings.Count(stderr, want) != 1 {
-			t.Errorf("no %q once in\n%s", want, stderr)
-		}
+		testkit.Equal(t, strings.Count(stderr, want), 1, "how often it says %q in\n%s", want, stderr)
 	}
 }
 
@@ -303,9 +298,8 @@ func TestMembers(t *testing.T) {
 	if done, err := file.complete(); err != nil || done.samples != 1200 || done.failed != nil {
 		t.Errorf("%+v, %v", done, err)
 	}
-	if counts, _ := packedSamples(t, path); counts != 1200 {
-		t.Errorf("%d samples", counts)
-	}
+	counts, _ := packedSamples(t, path)
+	testkit.Equal(t, counts, 1200, "samples")
 }
 
 // packedSamples counts the samples and the members of a compressed recording. Only
@@ -382,9 +376,8 @@ func TestFailedRecording(t *testing.T) {
 				if want == 0 {
 					continue
 				}
-				if counts, _ := samples(t, path, time.Second); !slices.Equal(counts, []int{want}) {
-					t.Errorf("%s: samples %v, want %d", path, counts, want)
-				}
+				counts, _ := samples(t, path, time.Second)
+				testkit.Equal(t, counts, []int{want}, "samples of %s", path)
 			}
 		})
 	}
@@ -419,12 +412,9 @@ func TestCutReplay(t *testing.T) {
 	if err = r.finish(context.Cause(ctx)); err == nil || !strings.Contains(err.Error(), "the file ends inside this line") {
 		t.Fatalf("error %v", err)
 	}
-	if kept := keptSamples(t, second, err.Error()); kept != 599 {
-		t.Errorf("kept %d samples", kept)
-	}
-	if counts, _ := samples(t, second, time.Second); !slices.Equal(counts, []int{599}) {
-		t.Errorf("samples %v", counts)
-	}
+	testkit.Equal(t, keptSamples(t, second, err.Error()), 599, "samples that are kept")
+	counts, _ := samples(t, second, time.Second)
+	testkit.Equal(t, counts, []int{599}, "samples")
 }
 
 func TestWrongCalls(t *testing.T) {
