@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,14 +31,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var must = testkit.Must
-
-// equal checks that got is want, part by part. The format tells of what they are.
-func equal[T any](t testing.TB, got, want T, format string, args ...any) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
-	}
-}
 
 var update = testkit.Update
 
@@ -152,9 +143,9 @@ func TestFamilies(t *testing.T) {
 		{"workload", true},
 		{"xid", true},
 	}
-	equal(t, Families(), want, "families")
+	testkit.Equal(t, Families(), want, "families")
 	for name, on := range map[string]bool{"gpu_nvlink_up": false, "gpu_memory_used_bytes": true} {
-		equal(t, gather(t, newCollector(t, fixture(), Options{}))[name] != nil, on, "%s is exported by default", name)
+		testkit.Equal(t, gather(t, newCollector(t, fixture(), Options{}))[name] != nil, on, "%s is exported by default", name)
 	}
 }
 
@@ -205,7 +196,7 @@ func TestRows(t *testing.T) {
 			if !name.MatchString(m.name) {
 				t.Errorf("%s: not a name of ours", m.name)
 			}
-			equal(t, strings.HasSuffix(m.name, "_total"), (m.kind == prometheus.CounterValue), "%s: _total is for counters, and counters have it", m.name)
+			testkit.Equal(t, strings.HasSuffix(m.name, "_total"), (m.kind == prometheus.CounterValue), "%s: _total is for counters, and counters have it", m.name)
 			if len(m.help) < 20 || !strings.HasSuffix(m.help, ".") || strings.ContainsAny(m.help, "{}\n") {
 				t.Errorf("%s: help %q is no sentence", m.name, m.help)
 			}
@@ -216,7 +207,7 @@ func TestRows(t *testing.T) {
 				}
 			}
 			slices.Sort(labels)
-			equal(t, len(slices.Compact(labels)), len(labels), "%s: a label twice in %v", m.name, labels)
+			testkit.Equal(t, len(slices.Compact(labels)), len(labels), "%s: a label twice in %v", m.name, labels)
 		}
 	}
 }
@@ -264,7 +255,7 @@ func TestVerdictNotYet(t *testing.T) {
 			}
 			slices.Sort(got)
 			slices.Sort(tc.want)
-			equal(t, got, tc.want, "metrics")
+			testkit.Equal(t, got, tc.want, "metrics")
 		})
 	}
 }
@@ -287,7 +278,7 @@ func TestDuplicates(t *testing.T) {
 	twice.Collectors = slices.Repeat(twice.Collectors, 2)
 	twice.Calls.Errors = slices.Repeat(twice.Calls.Errors, 2)
 	want := testutil.CollectAndCount(newCollector(t, once, allFamilies(true)))
-	equal(t, testutil.CollectAndCount(newCollector(t, twice, allFamilies(true))), want, "series")
+	testkit.Equal(t, testutil.CollectAndCount(newCollector(t, twice, allFamilies(true))), want, "series")
 }
 
 func repeatEach[T any](list []T) []T {
@@ -299,7 +290,7 @@ func repeatEach[T any](list []T) []T {
 }
 
 func TestCollectWithoutState(t *testing.T) {
-	equal(t, testutil.CollectAndCount(newCollector(t, nil, allFamilies(true))), 0, "series of no state")
+	testkit.Equal(t, testutil.CollectAndCount(newCollector(t, nil, allFamilies(true))), 0, "series of no state")
 }
 
 func TestLabelValue(t *testing.T) {
@@ -316,7 +307,7 @@ func TestLabelValue(t *testing.T) {
 		"grows, is cut":    {"process", strings.Repeat("\xffx", 100), strings.Repeat("\ufffdx", 32)},
 		"control":          {"process", "a\n\x00\"\\", "a\n\x00\"\\"},
 	} {
-		equal(t, sampler.LabelValue(tc.label, tc.value), tc.want, "%s", name)
+		testkit.Equal(t, sampler.LabelValue(tc.label, tc.value), tc.want, "%s", name)
 	}
 }
 
@@ -328,7 +319,7 @@ func FuzzLabelValue(f *testing.F) {
 		if !utf8.ValidString(got) || len(got) > 256 {
 			t.Errorf("%q", got)
 		}
-		equal(t, sampler.LabelValue(label, got), got, "becomes when it is cut again")
+		testkit.Equal(t, sampler.LabelValue(label, got), got, "becomes when it is cut again")
 	})
 }
 

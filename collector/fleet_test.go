@@ -14,6 +14,7 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -56,9 +57,9 @@ func TestFleetLabels(t *testing.T) {
 		"container=,gpu=,instance=c,namespace=,pod=,uuid=GPU-3,zone=",
 		"container=c,gpu=,instance=a,namespace=n,pod=p,uuid=GPU-1,zone=",
 	}
-	equal(t, slices.Sorted(slices.Values(all["gpu_memory_used_bytes"])), want, "labels of the GPUs")
-	equal(t, all["gpu_mig_memory_used_bytes"], []string{"container=,gpu=,gpu_instance=1,instance=c,namespace=,pod=q,profile=1g,uuid=GPU-3,zone="}, "labels of the GPU instance")
-	equal(t, all["gpu_leaking_bytes_per_second"], []string{"container=,gpu=,gpu_instance=1,instance=c,namespace=,pod=q,process=,scope=mig,slurm_job=,source=,user=,uuid=GPU-3,zone="}, "labels of the finding")
+	testkit.Equal(t, slices.Sorted(slices.Values(all["gpu_memory_used_bytes"])), want, "labels of the GPUs")
+	testkit.Equal(t, all["gpu_mig_memory_used_bytes"], []string{"container=,gpu=,gpu_instance=1,instance=c,namespace=,pod=q,profile=1g,uuid=GPU-3,zone="}, "labels of the GPU instance")
+	testkit.Equal(t, all["gpu_leaking_bytes_per_second"], []string{"container=,gpu=,gpu_instance=1,instance=c,namespace=,pod=q,process=,scope=mig,slurm_job=,source=,user=,uuid=GPU-3,zone="}, "labels of the finding")
 	for _, name := range []string{"gpu_driver_up", "gpu_pci_devices", "gpu_allocated", "gpu_nvml_calls_total", "gpu_processes", "gpu_samples_missed_total"} {
 		if len(all[name]) > 0 {
 			t.Errorf("%s is there", name)
@@ -98,10 +99,10 @@ func TestFleetDetail(t *testing.T) {
 		} {
 			all, scope := gathered(t, verdict(tt.v), of.options), of.scope
 			for _, kept := range []string{"leak_detected", "leak_confidence", "seconds_to_oom"} {
-				equal(t, len(all[scope+kept]), 1, "%s: series of %s", name, scope+kept)
+				testkit.Equal(t, len(all[scope+kept]), 1, "%s: series of %s", name, scope+kept)
 			}
-			equal(t, len(all[scope+"memory_trough_bytes"]) > 0, of.many, "%s: whether %s has what only a memory that grows has, %+v", name, scope, of.options)
-			equal(t, len(gathered(t, verdict(tt.v), Options{})[scope+"memory_trough_bytes"]), 1, "%s: series of %s by default", name, scope)
+			testkit.Equal(t, len(all[scope+"memory_trough_bytes"]) > 0, of.many, "%s: whether %s has what only a memory that grows has, %+v", name, scope, of.options)
+			testkit.Equal(t, len(gathered(t, verdict(tt.v), Options{})[scope+"memory_trough_bytes"]), 1, "%s: series of %s by default", name, scope)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -188,5 +189,5 @@ func TestSameLabels(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "GPU-full") {
 		t.Errorf("WriteText says %v", err)
 	}
-	equal(t, strings.Count(b.String(), "\ngpu_up{"), 2, "GPUs")
+	testkit.Equal(t, strings.Count(b.String(), "\ngpu_up{"), 2, "GPUs")
 }

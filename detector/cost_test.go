@@ -97,9 +97,7 @@ func TestObserveAllocatesNothing(t *testing.T) {
 	} {
 		d, s := newDomain(t), 0
 		step := func() {
-			if err := d.Observe(c.frame(s)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.Observe(c.frame(s)))
 			d.Judgement()
 			s++
 		}
@@ -125,9 +123,7 @@ func TestSizes(t *testing.T) {
 		for ; s < int(c.after/time.Second); s++ {
 			busyFrame(&f, members, s, rng)
 			f.T += time.Duration(rng.Int64N(3e6)) // as real times are
-			if err := d.Observe(&f); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.Observe(&f))
 		}
 		size := (heap() - before) / members
 		t.Logf("after %s: %d bytes a process", c.after, size)
@@ -151,16 +147,12 @@ func TestChurnLeavesNothing(t *testing.T) {
 		for k := range f.Members {
 			f.Members[k].Key += s / 20 * 1000
 		}
-		if err := d.Observe(&f); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Observe(&f))
 	}
 	f.T, f.Members = f.T+time.Minute, f.Members[:1]
 	for range 3 {
 		f.T += time.Minute
-		if err := d.Observe(&f); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Observe(&f))
 	}
 	if left := heap() - before; left > 2<<20 {
 		t.Errorf("%d KiB are left of 7,680 processes", left>>10)

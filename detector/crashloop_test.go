@@ -364,9 +364,7 @@ func TestCrashLoopIsJudgedByItsRules(t *testing.T) {
 			}
 			return cfg
 		}), nil)
-		if !slices.Equal(all.lives, c.want) {
-			t.Errorf("%s: the verdict changed in the lives %v, want %v", name, all.lives, c.want)
-		}
+		equal(t, all.lives, c.want, "%s: the lives in which the verdict changed", name)
 	}
 }
 
@@ -736,9 +734,8 @@ func TestConfidenceOfALoop(t *testing.T) {
 	for n, want := range map[int]float64{2: 0.7, 3: 0.7, sureLives - 2: 0.8, sureLives - 1: 0.9, sureLives: 1, 50: 1} {
 		r := crashLoop{N: n, Proven: true}
 		near(t, "confidence", r.confidence(), want, 1e-9)
-		if r.Paused = true; r.confidence() != 0 {
-			t.Errorf("%d lives, paused: %g", n, r.confidence())
-		}
+		r.Paused = true
+		equal(t, r.confidence(), 0, "confidence of a paused loop of %d lives", n)
 	}
 }
 
@@ -817,9 +814,8 @@ func TestWhoOutlivesALoop(t *testing.T) {
 		r := looping()
 		s := running(r, time.Minute, c.lived, 10*gib, c.rate)
 		now := s.Last
-		if r.next(s, 0, now); r.N != c.n {
-			t.Errorf("%s: %d lives", c.name, r.N)
-		}
+		r.next(s, 0, now)
+		equal(t, r.N, c.n, "%s: lives", c.name)
 		if look := now + r.Longest/outliveLook; c.rate > 0 && r.Look != look {
 			t.Errorf("%s: looked at again at %s", c.name, r.Look-now)
 		}

@@ -43,9 +43,7 @@ func TestSteadyLeakIsFoundAndForecast(t *testing.T) {
 	if since := (m.Since - start).Seconds(); since < begins-100 || since > begins+100 {
 		t.Errorf("it began at %g s, not at %d s", since, begins)
 	}
-	if m.Pattern != PatternLeakLinear {
-		t.Errorf("pattern %s", m.Pattern)
-	}
+	equal(t, m.Pattern, PatternLeakLinear, "pattern")
 }
 
 // The growth of a device is split among the processes that leak, and the one that does not has no part in it. Their pod is
@@ -170,9 +168,7 @@ func TestExitNearCapacity(t *testing.T) {
 			told += btoi(e.NearCapacity)
 		}
 	}
-	if told != 1 {
-		t.Errorf("%d exits near the capacity", told)
-	}
+	equal(t, told, 1, "exits near the capacity")
 }
 
 // A process may die at a peak between two frames. It did not if another one has made room since.
@@ -210,9 +206,8 @@ func TestExitAfterAPeak(t *testing.T) {
 				}
 			}
 		}
-		if slices.Sort(near); !slices.Equal(near, c.near) {
-			t.Errorf("%s: %v died near the capacity, want %v", c.name, near, c.near)
-		}
+		slices.Sort(near)
+		equal(t, near, c.near, "%s: who died near the capacity", c.name)
 	}
 }
 
@@ -228,9 +223,7 @@ func TestHeadroomIsBelowTheCrest(t *testing.T) {
 		for minute := 1; minute <= c.minutes; minute++ {
 			j = observe(t, d, 60*minute, 40*gib, nil)
 		}
-		if j.Headroom != Of(c.want*gib) {
-			t.Errorf("%d minutes after the end of %g of 50 GiB: headroom %g GiB, want %g", c.minutes, c.held, j.Headroom.V/gib, c.want)
-		}
+		equal(t, j.Headroom, Of(c.want*gib), "headroom %d minutes after the end of %g of 50 GiB", c.minutes, c.held)
 	}
 }
 
@@ -410,16 +403,13 @@ func TestManyMembersAreBounded(t *testing.T) {
 	if sum := d.groups[groupName{Name: "a"}].frame.sum; sum != 101*mib {
 		t.Errorf("a group beyond the bound sums up to %d bytes", sum)
 	}
-	if used := d.residual.Used; used != 80*gib-3000*mib {
-		t.Errorf("the residual is %d: the members beyond the bound are not in the sum", used)
-	}
+	equal(t, d.residual.Used, 80*gib-3000*mib, "residual, with the members beyond the bound in the sum")
 
 	d = newDomain(t)
 	f = frame(0, 11*gib, proc(1, 10*gib))
 	f.Members = append(f.Members, f.Members[0])
-	if show(t, d, f); d.residual.Used != 11*gib {
-		t.Errorf("listed twice: the residual is %d", d.residual.Used)
-	}
+	show(t, d, f)
+	equal(t, d.residual.Used, 11*gib, "residual of who is listed twice")
 }
 
 func TestConfigIsChecked(t *testing.T) {

@@ -59,9 +59,7 @@ func FuzzDomain(f *testing.F) {
 func saveAndRestore(t *testing.T, d *Domain[int]) *Domain[int] {
 	t.Helper()
 	restored := newDomain(t)
-	if err := restored.Restore(d.Save(nil), anyone); err != nil {
-		t.Fatal(err)
-	}
+	must(t, restored.Restore(d.Save(nil), anyone))
 	return restored
 }
 

@@ -98,9 +98,7 @@ func TestRestartedLeakyServer(t *testing.T) {
 			}
 			paged += btoi(r.pages > 0)
 		}
-		if paged != c.paged {
-			t.Errorf("%s: %d lives are paged, want %d", c.name, paged, c.paged)
-		}
+		equal(t, paged, c.paged, "%s: lives that are paged", c.name)
 		// One that is not started again in time is paged for once it is higher than they were.
 		if r := d.scene(t, life{9, runs, 5 * hour, grows(20, 13)}); r.pageAt < 0 || r.pageAt > c.lasts+15*minute {
 			t.Errorf("%s: a longer life is paged for after %d s", c.name, r.pageAt)
@@ -138,9 +136,7 @@ func TestHeightsOfTwoPrograms(t *testing.T) {
 		}
 		const lasts = 65 * minute // then each holds 36 GiB, and the memory is full in ten minutes
 		r := d.scene(t, life{10, runs, lasts, grows(10, 24)}, life{11, other, lasts, grows(10, 24)})
-		if (r.pages > 0) != c.pages {
-			t.Errorf("each held %v GiB: a page for %d s", c.height, r.pages)
-		}
+		equal(t, r.pages > 0, c.pages, "each held %v GiB: a page", c.height)
 	}
 }
 
@@ -205,9 +201,7 @@ func TestHeightsOfAMemory(t *testing.T) {
 			f.Complete = false
 			pages += btoi(show(t, d, f).Page)
 		}
-		if (pages > 0) != c.pages {
-			t.Errorf("time %d, up to %v GiB: %d frames are a page", n, c.top, pages)
-		}
+		equal(t, pages > 0, c.pages, "time %d, up to %v GiB: a page", n, c.top)
 	}
 }
 
@@ -257,13 +251,9 @@ func TestHeightsOverARestart(t *testing.T) {
 		if s == 230*minute+every { // in the middle of a minute, when a page would be due
 			saved, known := d.Save(nil), book.Save()
 			d.Domain, book = newDomain(t), NewHeights()
-			if err := book.Restore(known, second(d.now)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, book.Restore(known, second(d.now)))
 			d.Remember(book)
-			if err := d.Restore(saved, func(int) bool { return true }); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.Restore(saved, func(int) bool { return true }))
 		}
 		d.now += every
 		m := Member[int]{Key: 9, Runs: runs, Used: Of(round(grows(20, 13)(s) * gib)), Started: second(d.now - s), SM: Of(0.5)}

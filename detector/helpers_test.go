@@ -4,7 +4,9 @@
 package detector
 
 import (
+	"fmt"
 	"math"
+	"reflect"
 	"testing"
 	"time"
 )
@@ -29,9 +31,7 @@ func newDomain(t testing.TB) *Domain[int] {
 func newDomainOf(t testing.TB, config func(Subject[int]) Config) *Domain[int] {
 	t.Helper()
 	d, err := NewDomain(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d
 }
 
@@ -51,6 +51,22 @@ func btoi(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// must ends the test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// equal checks that got is want, part by part. The format tells of what they are.
+func equal[T any](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
+	}
 }
 
 func near(t *testing.T, what string, got, want, relative float64) {
@@ -77,9 +93,7 @@ func proc(key int, used float64) Member[int] {
 // show adds a frame and returns what is said of it.
 func show(t testing.TB, d *Domain[int], f *Frame[int]) *Judgement[int] {
 	t.Helper()
-	if err := d.Observe(f); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Observe(f))
 	return d.Judgement()
 }
 

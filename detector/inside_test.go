@@ -106,9 +106,7 @@ func TestInsideAfterALongPause(t *testing.T) {
 		for s := 1; s < saved; s += 5 {
 			probed(t, before, s, at(s))
 		}
-		if err := d.Restore(before.Save(nil), anyone); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Restore(before.Save(nil), anyone))
 		for s := back; s < back+300; s += 5 {
 			m := probed(t, d, s, at(s)).Members[0]
 			if m.Leak != c.leak || m.Grows != c.grows {

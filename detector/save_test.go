@@ -148,9 +148,7 @@ func TestRestoreLeavesUnknownMembersOut(t *testing.T) {
 		t.Fatalf("%d exits", len(d.exits.List))
 	}
 	saved := d.Save(nil)
-	if err := d.Restore(saved, func(k int) bool { return k%2 == 0 }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Restore(saved, func(k int) bool { return k%2 == 0 }))
 	if len(d.members) != 1 || d.members[2] == nil || d.used == nil {
 		t.Errorf("members %v", d.members)
 	}
@@ -167,9 +165,7 @@ func TestRestoreWithOtherWindows(t *testing.T) {
 	other := DefaultConfig()
 	other.Windows = []time.Duration{5 * time.Minute, 10 * time.Minute, 2 * time.Hour}
 	e := newDomainOf(t, func(Subject[int]) Config { return other })
-	if err := e.Restore(d.Save(nil), anyone); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Restore(d.Save(nil), anyone))
 	for i, want := range []int64{0, 100, 0} {
 		if f := e.used.Windows[i].Fit(); f.N != want || f.Span != other.Windows[i] {
 			t.Errorf("window %d: %+v, want %d samples", i, f, want)

@@ -92,9 +92,7 @@ func (c actCluster) rights(t *testing.T) {
 		{"", "delete", "", "nodes", "false"},
 		{"", "patch", "", "nodes/status", "false"},
 	} {
-		if got := c.may(t, actUser, r.namespace, r.verb, r.group, r.resource, ""); got != r.want {
-			t.Errorf("may it %s %s in %q? %s, want %s", r.verb, r.resource, r.namespace, got, r.want)
-		}
+		equal(t, c.may(t, actUser, r.namespace, r.verb, r.group, r.resource, ""), r.want, "may it %s %s in %q", r.verb, r.resource, r.namespace)
 	}
 }
 

@@ -168,9 +168,7 @@ func (a *act) calls(t *testing.T) (list []string) {
 // isAsked holds what the fakes were asked to change to what is wanted.
 func (a *act) isAsked(t *testing.T, want ...string) {
 	t.Helper()
-	if got := a.calls(t); !slices.Equal(got, want) {
-		t.Errorf("it did %q, want %q\n%s", got, want, a.runner.Output())
-	}
+	equal(t, a.calls(t), want, "what it did\n%s", a.runner.Output())
 }
 
 // sudo holds what was run by sudo to the example's sudoers, which has to allow it.
@@ -257,9 +255,8 @@ func TestAct(t *testing.T) {
 			a.isAsked(t, c.asked...)
 			a.sudo(t)
 			wants := strings.Contains(c.says, "FAILED") || strings.Contains(c.says, "No such file")
-			if failed := strings.Contains(a.runner.Output(), "error occurred") || strings.Contains(a.runner.Output(), "the owner is not told"); failed != wants {
-				t.Errorf("it fails: %t\n%s", failed, a.runner.Output())
-			}
+			failed := strings.Contains(a.runner.Output(), "error occurred") || strings.Contains(a.runner.Output(), "the owner is not told")
+			equal(t, failed, wants, "whether it fails\n%s", a.runner.Output())
 		})
 	}
 }
@@ -359,9 +356,7 @@ func TestActToken(t *testing.T) {
 		{"", "", "firing", false},
 	} {
 		a := startAct(t, []string{"ACT_TOKEN=" + c.token}, map[string]string{"answers/kubectl-get": restartable})
-		if got := a.hook(t, c.authorization, c.status) == http.StatusOK; got != c.want {
-			t.Errorf("%+v: let in: %v", c, got)
-		}
+		equal(t, a.hook(t, c.authorization, c.status) == http.StatusOK, c.want, "%+v: let in", c)
 		if got := strings.Contains(a.runner.Output(), "executing"); got && !c.want {
 			t.Errorf("%+v: a script runs", c)
 		}
@@ -389,9 +384,7 @@ func TestActRoutes(t *testing.T) {
 		"alertname=Watchdog severity=critical":                                                          "pager",
 	} {
 		args := append([]string{"config", "routes", "test", "--config.file=" + file}, strings.Fields(labels)...)
-		if got := strings.TrimSpace(harness.Run(t, exec.Command(harness.ExternalTool(t, "amtool"), args...))); got != want {
-			t.Errorf("%s: %s are told, want %s", labels, got, want)
-		}
+		equal(t, strings.TrimSpace(harness.Run(t, exec.Command(harness.ExternalTool(t, "amtool"), args...))), want, "who is told of %s", labels)
 	}
 }
 
@@ -472,9 +465,7 @@ func TestActLeak(t *testing.T) {
 			t.Errorf("it did %s", call)
 		}
 	}
-	if evictions != 1 {
-		t.Errorf("%d evictions, want 1", evictions)
-	}
+	equal(t, evictions, 1, "evictions")
 	input := harness.ReadFile(t, filepath.Join(a.dir, "input"))
 	if !regexp.MustCompile(`"message": "leaks (79|80|81) MiB/min; GPU 7 of 127\.0\.0\.1:\d+, within .* runs out of memory in \d+m \d+s\. agent\.py \(pod shared/agent-5c9f7d6b8-m4tqz\) `).MatchString(input) {
 		t.Errorf("the owner is told %s", input)
@@ -508,7 +499,5 @@ torch = types.SimpleNamespace(save=lambda what, path: print("saved", what["step"
 model = optimizer = types.SimpleNamespace(state_dict=dict)
 step = 1
 ` + before + after + "os.kill(os.getpid(), signal.SIGUSR1)\n" + after + "step = 2\n" + after + "os.kill(os.getpid(), signal.SIGTERM)\n" + after + "print('never')\n"
-	if got, want := harness.Run(t, exec.Command("python3", "-c", program)), "saved 1 checkpoint.pt\nsaved 2 checkpoint.pt\n"; got != want {
-		t.Errorf("it says %q, want %q", got, want)
-	}
+	equal(t, harness.Run(t, exec.Command("python3", "-c", program)), "saved 1 checkpoint.pt\nsaved 2 checkpoint.pt\n", "it says")
 }

@@ -141,18 +141,14 @@ func TestChartReleases(t *testing.T) {
 		kinds := map[string]bool{}
 		for _, o := range documents[object](t, out) {
 			name := o.Kind + "/" + o.Metadata.Name
-			if other := owner[name]; other != "" {
-				t.Errorf("%s is of %s and of %s", name, other, release)
-			}
+			equal(t, owner[name], "", "whose %s is besides %s", name, release)
 			owner[name], kinds[o.Kind] = release, true
 			selects := cmp.Or(o.Spec.Selector.MatchLabels["app.kubernetes.io/instance"], o.Spec.PodSelector.MatchLabels["app.kubernetes.io/instance"])
 			if slices.Contains([]string{"DaemonSet", "PodMonitor", "ServiceMonitor", "NetworkPolicy"}, o.Kind) && selects != release {
 				t.Errorf("%s of %s selects the pods of %q", name, release, selects)
 			}
 		}
-		if len(kinds) != 9 {
-			t.Errorf("the chart makes %d kinds, want 9: %v", len(kinds), kinds)
-		}
+		equal(t, len(kinds), 9, "kinds that the chart makes, %v", kinds)
 	}
 }
 

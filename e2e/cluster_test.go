@@ -181,9 +181,7 @@ func (c cluster) isSelected(t *testing.T, namespace, object, selector string) {
 	t.Helper()
 	got := c.Kubectl(t, "--namespace="+namespace, "get", object, "--output=go-template={{range $k, $v := "+selector+".matchLabels}}{{$k}}={{$v}},{{end}}")
 	pods := c.Kubectl(t, "--namespace="+namespace, "get", "pods", "--output=name", "--selector="+strings.TrimSuffix(got, ","))
-	if strings.Count(pods, "pod/") != 1 {
-		t.Errorf("%s selects %s: %q", object, got, pods)
-	}
+	equal(t, strings.Count(pods, "pod/"), 1, "pods that %s selects by %s: %q", object, got, pods)
 }
 
 // values has helm install, upgrade and uninstall the chart for each cluster that there are values for.
@@ -213,14 +211,10 @@ func (c cluster) values(t *testing.T) {
 			c.pods(t, name, "gpu")
 			c.helm(t, "upgrade", name, chartDir(), "--namespace="+name, "--values="+file, "--set=port=9999")
 			port := c.Kubectl(t, "--namespace="+name, "get", "daemonset", name+"-gpu-leak-exporter", "--output=jsonpath={.spec.template.spec.containers[*].ports[*].containerPort}")
-			if port != "9999" {
-				t.Errorf("after an upgrade its port is %s", port)
-			}
+			equal(t, port, "9999", "port after an upgrade")
 			c.helm(t, "uninstall", name, "--namespace="+name)
 			c.pods(t, name)
-			if after := list(); after != "serviceaccount/default\n" {
-				t.Errorf("uninstall leaves %s", after)
-			}
+			equal(t, list(), "serviceaccount/default\n", "what uninstall leaves")
 		})
 	}
 }
@@ -248,16 +242,12 @@ func (c cluster) rights(t *testing.T) {
 		return c.may(t, "system:serviceaccount:rights:rights-gpu-leak-exporter", "rights", verb, group, resource, name)
 	}
 	for _, resource := range []string{"pods", "secrets", "nodes", "configmaps"} {
-		if got := may("get", "", resource, ""); got != "false" {
-			t.Errorf("may the exporter get %s? %s", resource, got)
-		}
+		equal(t, may("get", "", resource, ""), "false", "may the exporter get %s", resource)
 	}
 	useConstraints := func() string {
 		return may("use", "security.openshift.io", "securitycontextconstraints", "privileged")
 	}
-	if got := useConstraints(); got != "false" {
-		t.Errorf("may it use the constraints without openshift.yaml? %s", got)
-	}
+	equal(t, useConstraints(), "false", "may it use the constraints without openshift.yaml")
 	c.helm(t, "upgrade", "rights", chartDir(), "--namespace=rights", "--values="+filepath.Join(chartDir(), "values/openshift.yaml"))
 	harness.Eventually(t, clusterPatience, func() error { // RBAC sees a binding a moment later
 		if got := useConstraints(); got != "true" {

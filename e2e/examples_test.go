@@ -113,9 +113,7 @@ func TestExamplesCompose(t *testing.T) {
 			}
 		}
 		for _, c := range service.Configs {
-			if len(documents[map[string]any](t, list[0].Configs[c.Source].Content)) != 1 {
-				t.Errorf("%s: %s is no configuration", name, c.Source)
-			}
+			equal(t, len(documents[map[string]any](t, list[0].Configs[c.Source].Content)), 1, "%s: documents in %s", name, c.Source)
 		}
 	}
 }
@@ -161,9 +159,7 @@ func TestExamplesAct(t *testing.T) {
 		}
 	}
 	scripts, _ := filepath.Glob(filepath.Join(dir, "*.sh")) // fails only if the pattern is wrong
-	if len(scripts) != len(hooks)+1 {
-		t.Errorf("%d hooks, %q", len(hooks), scripts)
-	}
+	equal(t, len(scripts), len(hooks)+1, "scripts of %d hooks, %q", len(hooks), scripts)
 	lines := 0
 	for _, path := range scripts {
 		text := harness.ReadFile(t, path)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -77,12 +76,8 @@ func TestReplay(t *testing.T) {
 		}
 		delete(a.answer, "note")
 	}
-	if !reflect.DeepEqual(atOnce, paced) {
-		t.Errorf("at once: %v\nat 1,200 times the speed: %v", atOnce, paced)
-	}
-	if n := len(atOnce["devices"].([]any)); n != 2 {
-		t.Errorf("%d devices", n)
-	}
+	equal(t, atOnce, paced, "verdicts at once, and at 1,200 times the speed")
+	equal(t, len(atOnce["devices"].([]any)), 2, "devices")
 	s := fast.Scrape(t)
 	leak, flat := map[string]string{"uuid": "GPU-0"}, map[string]string{"uuid": "GPU-1"}
 	last := 5000.0 + 10*(719-180) // MiB

@@ -108,12 +108,8 @@ func TestAnotherVersion(t *testing.T) {
 	p := m.start(t, "--detector.state-file="+state)
 	eventually(t, p, m.driverUp)
 	m.fault(t, fakenvml.Fail("nvmlDevice*", fakenvml.LibraryMismatch), fakenvml.Fail(fakenvml.AnyInit, fakenvml.LibraryMismatch))
-	if code := p.Wait(t, patience); code != 5 {
-		t.Errorf("exit code %d, want 5", code)
-	}
-	if n := strings.Count(p.Output(), "to be started again"); n != 1 {
-		t.Errorf("%d lines say that it has to be started again, want 1", n)
-	}
+	equal(t, p.Wait(t, patience), 5, "exit code")
+	equal(t, strings.Count(p.Output(), "to be started again"), 1, "lines that say that it has to be started again")
 	if _, err := os.Stat(state); err != nil {
 		t.Error(err)
 	}
@@ -141,9 +137,7 @@ func endsPromptly(t *testing.T, p *harness.Process) {
 	t.Helper()
 	begin := time.Now()
 	harness.Must(t, p.Signal(syscall.SIGTERM))
-	if code := p.Wait(t, 20*time.Second); code != 0 {
-		t.Errorf("exit code %d after SIGTERM, want 0", code)
-	}
+	equal(t, p.Wait(t, 20*time.Second), 0, "exit code after SIGTERM")
 	t.Logf("ended %s after SIGTERM", time.Since(begin).Round(time.Millisecond))
 }
 
@@ -164,7 +158,5 @@ func TestMemoryCallFailsForAWhile(t *testing.T) {
 		failed := with(m.id(0), "call", "nvmlDeviceGetMemoryInfo_v2", "error", "UNKNOWN")
 		return errors.Join(want(s, 5, "gpu_nvml_errors_total", failed), m.driverUp(s))
 	})
-	if n := m.read(t).Functions["nvmlDeviceGetMemoryInfo"].Calls; n != 0 {
-		t.Errorf("the first version was called %d times", n)
-	}
+	equal(t, m.read(t).Functions["nvmlDeviceGetMemoryInfo"].Calls, 0, "calls of the first version")
 }

@@ -142,9 +142,7 @@ func (m *machine) wellBehaved(t *testing.T) {
 	if c.Violations != 0 || c.Uninitialized != 0 {
 		t.Errorf("%d violations (%s), %d calls without Init", c.Violations, c.Violation, c.Uninitialized)
 	}
-	if c.ScriptErrors != 0 {
-		t.Errorf("script: %s", c.ScriptError)
-	}
+	equal(t, c.ScriptErrors, 0, "errors in the script, %s", c.ScriptError)
 }
 
 // id are the labels of the GPU at that position.

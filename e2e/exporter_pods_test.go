@@ -177,9 +177,7 @@ func TestPods(t *testing.T) {
 	if err := gone(s, "gpu_workload_memory_used_bytes", map[string]string{"pod": server.pod}); err != nil {
 		t.Error(err)
 	}
-	if n := len(s.All("gpu_allocated", nil)); n != 4 {
-		t.Errorf("%d series gpu_allocated, want 4", n)
-	}
+	equal(t, len(s.All("gpu_allocated", nil)), 4, "series gpu_allocated")
 	k.free()
 	eventually(t, p, func(s harness.Metrics) error { return gone(s, "gpu_allocated", nil) })
 }

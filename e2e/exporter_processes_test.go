@@ -32,9 +32,7 @@ func TestAskedSeldom(t *testing.T) {
 	if questions > samples/50+3 { // the first one finds its buffer too small, and is asked again
 		t.Errorf("%d questions for the utilisation in %d samples, want one in fifty", questions, samples)
 	}
-	if n := calls("nvmlDeviceGetMigMode"); n != 2 {
-		t.Errorf("two GPUs were asked for their mode %d times in %d samples", n, samples)
-	}
+	equal(t, calls("nvmlDeviceGetMigMode"), 2, "how often two GPUs were asked for their mode in %d samples", samples)
 }
 
 // TestListRace has the list of processes grow between count and fill: a few times,
@@ -111,9 +109,7 @@ func TestLimitOfTheDriver(t *testing.T) {
 			}
 			if missing != nil {
 				eventually(t, p, limits(0))
-				if n := m.read(t).Functions[call].Calls; n != 0 {
-					t.Errorf("%d calls of a function that is not there", n)
-				}
+				equal(t, m.read(t).Functions[call].Calls, 0, "calls of a function that is not there")
 				return
 			}
 			eventually(t, p, limits(20*gib))

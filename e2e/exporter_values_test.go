@@ -194,8 +194,6 @@ func TestUnifiedMemory(t *testing.T) {
 	})
 	p.Stop(t)
 	for text, n := range map[string]int{"the GPU has no memory of its own": 2, "the driver does not tell how much memory of the GPU is used": 1} {
-		if got := strings.Count(p.Output(), text); got != n {
-			t.Errorf("%d lines say %q, want %d", got, text, n)
-		}
+		equal(t, strings.Count(p.Output(), text), n, "lines that say %q", text)
 	}
 }

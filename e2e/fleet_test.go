@@ -93,9 +93,7 @@ func TestFleet(t *testing.T) {
 		}
 	}
 	for _, s := range query(t, prometheus, `gpu_memory_total_bytes`) {
-		if s.Value != 81000<<20 {
-			t.Errorf("%v: %g", s.Labels, s.Value)
-		}
+		equal(t, s.Value, 81000<<20, "%v", s.Labels)
 	}
 	// The value is that which Prometheus has of the time that the sample tells.
 	query(t, prometheus, `gpu_memory_used_bytes == on (uuid) label_replace(DCGM_FI_DEV_FB_USED, "uuid", "$1", "UUID", "(.*)") * 1048576`)

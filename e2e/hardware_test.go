@@ -156,9 +156,7 @@ func TestHardwareSuite(t *testing.T) {
 			t.Errorf("%s: %v, want a leak that was found", name, row)
 		}
 	}
-	if n := len(r.rows("Healthy")); n != 2 {
-		t.Errorf("%d healthy programs, want 2", n)
-	}
+	equal(t, len(r.rows("Healthy")), 2, "healthy programs")
 	for title, least := range map[string]int{
 		"Values at idle": 50, "Values under load": 5, "Latency": 20, "Cost": 2, "Faults": 4, "The exporter itself": 4,
 	} {
@@ -291,12 +289,8 @@ func TestHardwareSuiteProbe(t *testing.T) {
 			t.Errorf("%s: %v, want that most of it is %s", name, row, want)
 		}
 	}
-	if n := len(r.rows("The probe's numbers")); n != 3 {
-		t.Errorf("numbers of %d programs were compared, want 3", n)
-	}
-	if n := len(r.rows("Cost of the probe")); n != 3 {
-		t.Errorf("%d readings were timed, want 3", n)
-	}
+	equal(t, len(r.rows("The probe's numbers")), 3, "programs whose numbers were compared")
+	equal(t, len(r.rows("Cost of the probe")), 3, "readings that were timed")
 }
 
 // TestHardwareSuiteCannotRun has no GPU, and calls that are wrong: one line says

@@ -8,6 +8,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"testing"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
@@ -23,4 +24,12 @@ func TestMain(m *testing.M) {
 		code = 1
 	}
 	os.Exit(code)
+}
+
+// equal checks that got is want, part by part. The format tells of what they are.
+func equal[T any](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
+	}
 }

@@ -25,9 +25,7 @@ func TestPrometheus(t *testing.T) {
 	prometheus := harness.StartPrometheus(t, harness.ExampleConfig(t, "rules", exporter))
 	// The tool judges no process before the detector's first block of 10 s is full.
 	for _, s := range query(t, prometheus, `count_over_time(gpu_process_memory_used_bytes{pod!=""}[1m]) > 15`) {
-		if s.Labels["exported_pod"] != "" {
-			t.Errorf("%v: the process's own label was renamed", s.Labels)
-		}
+		equal(t, s.Labels["exported_pod"], "", "%v: the process's own label, renamed", s.Labels)
 	}
 	want := map[string]string{"job": "gpu_leak_exporter", "instance": exporter.Address()}
 	for _, s := range query(t, prometheus, `gpu_memory_used_bytes`) {

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -60,9 +59,7 @@ func TestRelease(t *testing.T) {
 	if *twice {
 		again, err := makeRelease("again/in/another/folder")
 		harness.Must(t, err)
-		if second := harness.ReadFile(t, filepath.Join(again, sums)); first != second {
-			t.Errorf("the first time\n%sthe second\n%s", first, second)
-		}
+		equal(t, harness.ReadFile(t, filepath.Join(again, sums)), first, "the sums of the second time")
 	}
 	version := strings.TrimSpace(harness.ReadFile(t, filepath.Join(harness.Root(), "VERSION")))
 	var got []string
@@ -75,9 +72,7 @@ func TestRelease(t *testing.T) {
 		"gpu_leak_exporter-V.cdx.json", "gpu_leak_exporter-V.linux-amd64.tar.gz", "gpu_leak_exporter-V.linux-arm64.tar.gz",
 		"gpuleaktool-V.cdx.json", "gpuleaktool-V.darwin-amd64.tar.gz", "gpuleaktool-V.darwin-arm64.tar.gz", "gpuleaktool-V.windows-amd64.zip",
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("made %q\nwant %q", got, want)
-	}
+	equal(t, got, want, "what is made")
 }
 
 // TestReleaseBinaries holds them to the oldest glibc that is promised, and to no path of where they were built.

@@ -125,9 +125,7 @@ func TestWatchKeys(t *testing.T) {
 			if err := tool.Wait(); err != nil {
 				t.Error(err)
 			}
-			if after := modeOf(t, program); after != before {
-				t.Errorf("the mode was %+v, is %+v", before, after)
-			}
+			equal(t, modeOf(t, program), before, "the mode")
 		})
 	}
 }

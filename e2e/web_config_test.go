@@ -114,16 +114,12 @@ func TestExamplesWeb(t *testing.T) {
 				status = resp.StatusCode
 				_ = resp.Body.Close()
 			}
-			if status != c.status {
-				t.Errorf("%s, client %d: status %d, %v, want %d", name, i, status, err, c.status)
-			}
+			equal(t, status, c.status, "%s, client %d: status, %v", name, i, err)
 			client.CloseIdleConnections()
 		}
 		if err := p.Signal(os.Interrupt); err != nil {
 			t.Error(err)
 		}
-		if code := p.Wait(t, patience); code != 0 {
-			t.Errorf("%s: exit code %d", name, code)
-		}
+		equal(t, p.Wait(t, patience), 0, "%s: exit code", name)
 	}
 }

@@ -29,9 +29,7 @@ func TestLeakIsSeen(t *testing.T) {
 	if code, page := r.get(t, "/predict"); code != http.StatusOK || !strings.Contains(page, "runs out of memory in") || !strings.Contains(page, "These GPUs are simulated: scenario node") {
 		t.Errorf("status %d\n%s", code, page)
 	}
-	if code := r.end(); code != exitOK {
-		t.Errorf("exit code %d", code)
-	}
+	testkit.Equal(t, r.end(), exitOK, "exit code")
 	if log := r.stderr.String(); !strings.Contains(log, `level=warn`) || !strings.Contains(log, `msg="These GPUs are simulated: scenario node, 600 times as fast as real time."`) {
 		t.Error(log)
 	}
@@ -46,9 +44,8 @@ func TestHangup(t *testing.T) {
 		}
 		return nil
 	})
-	if code, _ := r.get(t, pages.HealthyPath); code != http.StatusOK {
-		t.Errorf("status %d after SIGHUP", code)
-	}
+	code, _ := r.get(t, pages.HealthyPath)
+	testkit.Equal(t, code, http.StatusOK, "status after SIGHUP")
 }
 
 // stub is a source without GPUs.
@@ -97,9 +94,7 @@ func TestOtherDriver(t *testing.T) {
 
 func TestSourceThatDoesNotClose(t *testing.T) {
 	r := startStub(t, &stub{close: func() error { return errors.New("a call has not returned") }})
-	if code := r.end(); code != exitOK {
-		t.Errorf("exit code %d", code)
-	}
+	testkit.Equal(t, r.end(), exitOK, "exit code")
 	if log := r.stderr.String(); !strings.Contains(log, `msg="The driver was not released" err="a call has not returned"`) {
 		t.Error(log)
 	}
@@ -118,9 +113,7 @@ func TestStopReading(t *testing.T) {
 		grace, cancel := context.WithTimeout(t.Context(), stopGrace)
 		defer cancel()
 		e.stopReading(grace, sampled)
-		if took := time.Since(began); took != stopGrace {
-			t.Errorf("took %s", took)
-		}
+		testkit.Equal(t, time.Since(began), stopGrace, "it took")
 		if !strings.Contains(log.String(), "a call into it has not returned") {
 			t.Error(log.String())
 		}

@@ -159,13 +159,9 @@ func TestHelpAndVersion(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	c := flagsOf(t)
-	if !reflect.DeepEqual(c.detector, detector.DefaultConfig()) {
-		t.Errorf("detector %+v", c.detector)
-	}
+	testkit.Equal(t, c.detector, detector.DefaultConfig(), "detector")
 	want := source.Config{Kind: source.NVML, Speed: 1, Interval: time.Second, SlowInterval: 15 * time.Second, Timeout: 10 * time.Second, ProcFS: "/proc", SysFS: "/sys"}
-	if !reflect.DeepEqual(c.source, want) {
-		t.Errorf("source %+v, want %+v", c.source, want)
-	}
+	testkit.Equal(t, c.source, want, "source")
 	if c.source.SlowInterval != 15*time.Second || c.processMax != 64 || c.processMinAge != 10*time.Second || c.workload.Command ||
 		c.stateFile != "" || c.incidentDir != "" || c.stateInterval != 30*time.Second {
 		t.Errorf("%+v", c)
@@ -174,9 +170,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	for _, f := range collector.Families() {
-		if c.families[f.Name] != f.Default {
-			t.Errorf("collector %s: %v", f.Name, c.families[f.Name])
-		}
+		testkit.Equal(t, c.families[f.Name], f.Default, "collector %s", f.Name)
 	}
 }
 
@@ -218,8 +212,6 @@ func TestFamilies(t *testing.T) {
 				t.Errorf("%q: %s is on", tt.args, name)
 			}
 		}
-		if got := c.groups(); !reflect.DeepEqual(got, tt.groups) {
-			t.Errorf("%q: groups %v, want %v", tt.args, got, tt.groups)
-		}
+		testkit.Equal(t, c.groups(), tt.groups, "%q: groups", tt.args)
 	}
 }

@@ -82,7 +82,5 @@ func TestProcessCollector(t *testing.T) {
 			t.Errorf("%s: %g, want %g", name, v, want)
 		}
 	}
-	if len(ours) != 7 {
-		t.Errorf("%d metrics", len(ours))
-	}
+	testkit.Equal(t, len(ours), 7, "metrics")
 }

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -66,12 +65,8 @@ func TestScrapeAsPromhttp(t *testing.T) {
 			for _, encoding := range []string{"", "gzip", "identity", "gzip;q=0", "zstd"} {
 				head, body := answerTo(t, s, accept, encoding)
 				wantHead, want := answerTo(t, s.rest, accept, encoding)
-				if !reflect.DeepEqual(head, wantHead) {
-					t.Errorf("Accept %q, Accept-Encoding %q: headers %v, want %v", accept, encoding, head, wantHead)
-				}
-				if body != want {
-					t.Errorf("Accept %q, Accept-Encoding %q:\n%s\nwant\n%s", accept, encoding, body, want)
-				}
+				testkit.Equal(t, head, wantHead, "Accept %q, Accept-Encoding %q: headers", accept, encoding)
+				testkit.Equal(t, body, want, "Accept %q, Accept-Encoding %q: body", accept, encoding)
 			}
 		}
 	}

@@ -153,20 +153,19 @@ func TestReady(t *testing.T) {
 	sampled := &sampler.DeviceState{Info: gpu.Info{UUID: "GPU-1"}, Up: true, SampleTime: epoch}
 	for _, tt := range []struct {
 		state *sampler.State
-		want  string // "" is ready
-		late  string // after the time that a call may take
+		want  string // "" is ready, as all are after the time that a call may take
 	}{
-		{&sampler.State{DriverReason: sampler.ReasonStarting}, "the driver has not answered yet", ""},
-		{&sampler.State{DriverReason: "library_not_found"}, "", ""},
-		{&sampler.State{}, "", ""}, // the driver answers and has no GPU
-		{&sampler.State{Awaited: 1}, "no GPU has been read yet", ""},
-		{&sampler.State{Awaited: 1, Devices: []*sampler.DeviceState{sampled}}, "", ""},
-		{&sampler.State{Devices: []*sampler.DeviceState{down}}, "no GPU has been read yet", ""},
-		{&sampler.State{Devices: []*sampler.DeviceState{down, sampled}}, "", ""},
+		{&sampler.State{DriverReason: sampler.ReasonStarting}, "the driver has not answered yet"},
+		{&sampler.State{DriverReason: "library_not_found"}, ""},
+		{&sampler.State{}, ""}, // the driver answers and has no GPU
+		{&sampler.State{Awaited: 1}, "no GPU has been read yet"},
+		{&sampler.State{Awaited: 1, Devices: []*sampler.DeviceState{sampled}}, ""},
+		{&sampler.State{Devices: []*sampler.DeviceState{down}}, "no GPU has been read yet"},
+		{&sampler.State{Devices: []*sampler.DeviceState{down, sampled}}, ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			h := testHandler(t, tt.state)
-			for _, want := range []string{tt.want, tt.late} {
+			for _, want := range []string{tt.want, ""} {
 				code, text := http.StatusOK, "gpu_leak_exporter is ready.\n"
 				if want != "" {
 					code, text = http.StatusServiceUnavailable, "gpu_leak_exporter is not ready: "+want+"\n"
@@ -226,9 +225,7 @@ func TestTooManyScrapes(t *testing.T) {
 			}
 		}
 		close(leave)
-		if code := <-first; code != http.StatusOK {
-			t.Errorf("the first: status %d", code)
-		}
+		testkit.Equal(t, <-first, http.StatusOK, "status of the first")
 		if w := request(h, "GET", "/metrics"); !strings.Contains(w.Body.String(), `gpu_leak_exporter_web_refused_total{reason="busy"} 2`) {
 			t.Error(w.Body)
 		}
@@ -239,12 +236,8 @@ func TestTooManyScrapes(t *testing.T) {
 func TestSites(t *testing.T) {
 	for flag, want := range map[string]int{"--no-collector.allocator.sites": http.StatusNotFound, "--collector.allocator.sites": http.StatusOK} {
 		h := testHandler(t, fixture(), flag)
-		if w := request(h, "GET", "/api/v1/sites"); w.Code != want {
-			t.Errorf("%s: status %d, want %d", flag, w.Code, want)
-		}
-		if links := strings.Contains(request(h, "GET", "/").Body.String(), `<a href="/api/v1/sites">`); links != (want == http.StatusOK) {
-			t.Errorf("%s: the start page leads there: %t", flag, links)
-		}
+		testkit.Equal(t, request(h, "GET", "/api/v1/sites").Code, want, "%s: status", flag)
+		testkit.Equal(t, strings.Contains(request(h, "GET", "/").Body.String(), `<a href="/api/v1/sites">`), want == http.StatusOK, "%s: whether the start page leads there", flag)
 	}
 }
 
@@ -252,7 +245,5 @@ func TestVerdictsEmpty(t *testing.T) {
 	w := request(testHandler(t, &sampler.State{Time: epoch, DriverReason: "no_permission"}), "GET", "/api/v1/verdicts")
 	const want = `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","severity":"page","text":"The driver does not answer (no_permission).",` +
 		`"findings":[{"severity":"page","alert":"GPUDriverDown","text":"The driver does not answer (no_permission)."}],"last_incident":null,"driver":{"up":false,"reason":"no_permission","pci_devices":null},"devices":[]}}` + "\n"
-	if got := w.Body.String(); got != want {
-		t.Errorf("got %s", got)
-	}
+	testkit.Equal(t, w.Body.String(), want, "answer")
 }

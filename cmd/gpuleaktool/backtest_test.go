@@ -14,7 +14,6 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,9 +150,7 @@ func TestSteps(t *testing.T) {
 		for _, l := range lines(t, stdout) {
 			got = append(got, fmt.Sprint(l.Time.Format("04:05.000"), " ", l.Series["process"], " ", *l.Used>>20))
 		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("got  %q\nwant %q", got, c.want)
-		}
+		testkit.Equal(t, got, c.want, "lines")
 	}
 }
 
@@ -180,13 +177,9 @@ func TestRecordedNode(t *testing.T) {
 		default:
 			kinds["gpu"] = true
 		}
-		if l.File != "" {
-			t.Errorf("file %q, though there is only one", l.File)
-		}
+		testkit.Equal(t, l.File, "", "file, though there is only one")
 	}
-	if len(kinds) != 4 {
-		t.Errorf("series of %v: %s", kinds, stderr)
-	}
+	testkit.Equal(t, len(kinds), 4, "kinds of series, %v: %s", kinds, stderr)
 }
 
 func TestBacktestErrors(t *testing.T) {
@@ -291,9 +284,7 @@ func TestBacktestIncidents(t *testing.T) {
 	testkit.Must(t, json.Unmarshal([]byte(told[len(told)-1]), &last))
 	i := &last.Incident
 	got := fmt.Sprintf("%d %s %s %s, %d of %d ended, pid %d, %s, %d MiB", i.Version, i.Kind, i.Time.Format("15:04:05"), i.UUID, i.Ended, len(i.Processes), i.Processes[0].PID, i.Finding.By, i.Course[len(i.Course)-1].V>>20)
-	if want := "1 oom 13:24:30 GPU-late, 1 of 2 ended, pid 101, page, 16100 MiB"; got != want {
-		t.Errorf("the last incident is %s, want %s", got, want)
-	}
+	testkit.Equal(t, got, "1 oom 13:24:30 GPU-late, 1 of 2 ended, pid 101, page, 16100 MiB", "the last incident")
 }
 
 // TestBacktestTraces backtests real logs.
@@ -311,9 +302,7 @@ func TestBacktestTraces(t *testing.T) {
 	for _, l := range lines(t, stdout) {
 		files[l.File] = true
 	}
-	if len(files) != len(paths) {
-		t.Errorf("%d files of %d", len(files), len(paths))
-	}
+	testkit.Equal(t, len(files), len(paths), "files")
 }
 
 // TestFailOn has a leak that pages, one that lasts until a ticket, and one that nobody is told of.
@@ -331,9 +320,8 @@ func TestFailOn(t *testing.T) {
 		{"healthy.csv", "leak", exitOK},
 		{"healthy.csv", "page", exitOK},
 	} {
-		if code, _, stderr := tool(t.Context(), "backtest", "--fail-on="+c.failOn, "testdata/"+c.file); code != c.code {
-			t.Errorf("%s, --fail-on=%s: exit code %d, want %d: %s", c.file, c.failOn, code, c.code, stderr)
-		}
+		code, _, stderr := tool(t.Context(), "backtest", "--fail-on="+c.failOn, "testdata/"+c.file)
+		testkit.Equal(t, code, c.code, "%s, --fail-on=%s: exit code, %s", c.file, c.failOn, stderr)
 	}
 }
 

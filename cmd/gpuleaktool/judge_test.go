@@ -5,10 +5,11 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 const gib = 1 << 30
@@ -32,13 +33,10 @@ func TestSettings(t *testing.T) {
 			args = held(t, c.file)
 		}
 		code, _, stderr := tool(t.Context(), append([]string{"backtest", "--detector.config=" + path}, args...)...)
-		if code != c.code {
-			t.Errorf("%s: exit code %d, want %d: %s", c.selector, code, c.code, stderr)
-		}
+		testkit.Equal(t, code, c.code, "%s: exit code, %s", c.selector, stderr)
 	}
-	if code, _, stderr := tool(t.Context(), "backtest", "--detector.min-growth=1TiB", "testdata/leak.csv"); code != exitOK {
-		t.Errorf("exit code %d: %s", code, stderr)
-	}
+	code, _, stderr := tool(t.Context(), "backtest", "--detector.min-growth=1TiB", "testdata/leak.csv")
+	testkit.Equal(t, code, exitOK, "exit code, %s", stderr)
 }
 
 // An alarm counts that begins and ends between two steps, and the lines stay as far apart as
@@ -68,9 +66,7 @@ func TestAlarmBetweenSteps(t *testing.T) {
 		for _, l := range lines(t, stdout) {
 			got = append(got, l.Time.Format(time.TimeOnly))
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("step %s: lines at %q, want %q", step, got, want)
-		}
+		testkit.Equal(t, got, want, "step %s: lines at", step)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // fakePrometheus answers range queries with what series says of the moment; NaN
@@ -116,12 +118,8 @@ func TestPrometheus(t *testing.T) {
 		t.Errorf("asked for %d points at once: %v", f.points, f.asked)
 	}
 	// The parts follow each other without a gap and without an overlap.
-	if want := fmt.Sprintf("used %d %d 15", begin.Unix(), begin.Unix()+9999*15); f.asked[0] != want {
-		t.Errorf("asked for %s, want %s", f.asked[0], want)
-	}
-	if want := fmt.Sprintf("used %d %d 15", begin.Unix()+10000*15, begin.Unix()+42*3600); f.asked[1] != want {
-		t.Errorf("asked for %s, want %s", f.asked[1], want)
-	}
+	testkit.Equal(t, f.asked[0], fmt.Sprintf("used %d %d 15", begin.Unix(), begin.Unix()+9999*15), "asked for")
+	testkit.Equal(t, f.asked[1], fmt.Sprintf("used %d %d 15", begin.Unix()+10000*15, begin.Unix()+42*3600), "asked for")
 	capacities := map[string]bool{}
 	for _, l := range lines(t, stdout) {
 		known := "unknown"

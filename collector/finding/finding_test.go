@@ -5,9 +5,7 @@ package finding
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
-	"reflect"
 	"testing"
 	"time"
 
@@ -23,14 +21,6 @@ var (
 )
 
 var must = testkit.Must
-
-// equal checks that got is want, part by part. The format tells of what they are.
-func equal[T any](t testing.TB, got, want T, format string, args ...any) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
-	}
-}
 
 // start is the time of the first frame.
 const start = 1000 * time.Hour
@@ -130,7 +120,7 @@ func TestCulprit(t *testing.T) {
 						got = f.Who
 					}
 				}
-				equal(t, got, c.want[i], "frame %d", i)
+				testkit.Equal(t, got, c.want[i], "frame %d", i)
 				m = reloaded(t, m)
 			}
 		})
@@ -175,7 +165,7 @@ func TestEvidence(t *testing.T) {
 						}
 					}
 				}
-				equal(t, got, c.want[i], "frame %d", i)
+				testkit.Equal(t, got, c.want[i], "frame %d", i)
 			}
 		})
 	}
@@ -234,7 +224,7 @@ func TestStates(t *testing.T) {
 					m = reloaded(t, m)
 				}
 			}
-			equal(t, due(&m, memory(time.Hour+1)), nil, "after its end")
+			testkit.Equal(t, due(&m, memory(time.Hour+1)), nil, "after its end")
 		})
 	}
 }
@@ -278,7 +268,7 @@ func TestPage(t *testing.T) {
 			}
 			m, frame = reloaded(t, m), frame+1
 		}
-		equal(t, said, c.want, "how often it is said, %+v", c)
+		testkit.Equal(t, said, c.want, "how often it is said, %+v", c)
 	}
 }
 
@@ -306,10 +296,10 @@ func TestForeseen(t *testing.T) {
 	} {
 		c.memory.Seen = at(100)
 		severity, came, grown := c.memory.Foreseen()
-		equal(t, came, c.at, "%s: when it came", name)
-		equal(t, grown, c.since, "%s: since when it grows", name)
+		testkit.Equal(t, came, c.at, "%s: when it came", name)
+		testkit.Equal(t, grown, c.since, "%s: since when it grows", name)
 		if came != 0 {
-			equal(t, severity, c.severity, "%s: severity", name)
+			testkit.Equal(t, severity, c.severity, "%s: severity", name)
 		}
 	}
 }
@@ -323,7 +313,7 @@ func TestMemoryIsChecked(t *testing.T) {
 	}
 	var m Memory
 	due(&m, full(0))
-	equal(t, due(&m, full(8*time.Hour)), nil, "full after a gap")
+	testkit.Equal(t, due(&m, full(8*time.Hour)), nil, "full after a gap")
 	m = Memory{Seen: start, Full: blame{Since: math.MinInt64}}
 	for i := range 100 {
 		m.Ends = append(m.Ends, End{Who: a, At: time.Duration(math.MinInt64 + i)}, End{Who: a, At: start - time.Duration(100-i)}, End{Who: a, At: math.MaxInt64})
@@ -371,7 +361,7 @@ func TestCrashLoop(t *testing.T) {
 				}
 				m = reloaded(t, m)
 			}
-			equal(t, got, c.want, "who ended")
+			testkit.Equal(t, got, c.want, "who ended")
 		})
 	}
 }

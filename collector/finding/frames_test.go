@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -40,8 +41,8 @@ func TestFrameOfAGPU(t *testing.T) {
 		{Key: gpu.ProcessID{PID: 3, Start: 30}, Program: "serve", Used: detector.Of(250 << 20), State: detector.StateOrphaned},
 		{Key: gpu.ProcessID{PID: 5, Start: 50}, Used: detector.Of(50 << 20), State: detector.StateGone},
 	}
-	equal(t, frame.Members, want, "members")
-	equal(t, index, []int{0, 1, 2, 3}, "index")
+	testkit.Equal(t, frame.Members, want, "members")
+	testkit.Equal(t, index, []int{0, 1, 2, 3}, "index")
 }
 
 func TestFrameSaysWhatIsNotKnown(t *testing.T) {
@@ -133,8 +134,8 @@ func TestPrograms(t *testing.T) {
 			t.Errorf("program %d is %d, as program %d", i, runs, other)
 		}
 		seen[runs] = i
-		equal(t, c.program.Hash([]byte(c.secret)), o.Runs, "program %d has another name each time", i)
+		testkit.Equal(t, c.program.Hash([]byte(c.secret)), o.Runs, "program %d has another name each time", i)
 	}
-	equal(t, (&gpu.Program{Image: "b"}).Hash(nil), 0, "of no name")
-	equal(t, RunsOn(nil, "T4", ""), 0, "of nobody")
+	testkit.Equal(t, (&gpu.Program{Image: "b"}).Hash(nil), 0, "of no name")
+	testkit.Equal(t, RunsOn(nil, "T4", ""), 0, "of nobody")
 }

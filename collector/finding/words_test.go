@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -30,8 +31,8 @@ func TestWord(t *testing.T) {
 		NotSure:   {Judged: true, Confidence: unsure},
 		NoLeak:    {Judged: true, Confidence: unsure - 0.01},
 	} {
-		equal(t, Word(&v), want, "%+v", v)
-		equal(t, Suspect(&v), want == Leaks || want == NoLeakYet || want == NotSure, "%+v", v)
+		testkit.Equal(t, Word(&v), want, "%+v", v)
+		testkit.Equal(t, Suspect(&v), want == Leaks || want == NoLeakYet || want == NotSure, "%+v", v)
 	}
 }
 
@@ -74,7 +75,7 @@ func TestNames(t *testing.T) {
 		"The driver does not answer (error_42).":     driver("error_42"),
 		"The Prometheus of --source does not answer. The log says why.": driver("prometheus_does_not_answer"),
 	} {
-		equal(t, got, want, "text")
+		testkit.Equal(t, got, want, "text")
 	}
 }
 
@@ -114,7 +115,7 @@ func TestWhy(t *testing.T) {
 		"It gives back what it takes.":                                        {Judged: true, Pattern: detector.PatternSawtooth},
 		"It was not seen to grow for long.":                                   {Judged: true, Pattern: detector.PatternUnknown},
 	} {
-		equal(t, Why(&v), want, "%+v", v)
+		testkit.Equal(t, Why(&v), want, "%+v", v)
 	}
 }
 

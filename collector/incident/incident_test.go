@@ -4,8 +4,6 @@
 package incident
 
 import (
-	"fmt"
-	"reflect"
 	"testing"
 	"time"
 
@@ -19,14 +17,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var must = testkit.Must
-
-// equal checks that got is want, part by part. The format tells of what they are.
-func equal[T any](t testing.TB, got, want T, format string, args ...any) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
-	}
-}
 
 const gib = 1 << 30
 
@@ -86,6 +76,6 @@ func TestText(t *testing.T) {
 		"an XID error":             {xid, "GPU 0 reported XID 31: serve (pid 8) held 70.0 GiB."},
 		"of an empty GPU":          {full(Lost, 0), "GPU 0 was lost."},
 	} {
-		equal(t, c.incident.describe(), c.want, "%s", name)
+		testkit.Equal(t, c.incident.describe(), c.want, "%s", name)
 	}
 }

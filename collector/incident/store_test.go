@@ -18,6 +18,7 @@ import (
 	"github.com/go-kit/log"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // later is an incident so long after noon.
@@ -63,9 +64,9 @@ func TestStoreGoesOn(t *testing.T) {
 		s.Save()
 	}
 	now := s.Now()
-	equal(t, len(now.List), 4, "incidents in memory")
-	equal(t, now.Counts[Count{Kind: OutOfMemory}], 7, "the count")
-	equal(t, now.Counts[Count{OutOfMemory, "ticket"}], 7, "the count of those with a ticket")
+	testkit.Equal(t, len(now.List), 4, "incidents in memory")
+	testkit.Equal(t, now.Counts[Count{Kind: OutOfMemory}], 7, "the count")
+	testkit.Equal(t, now.Counts[Count{OutOfMemory, "ticket"}], 7, "the count of those with a ticket")
 	var want []string
 	for _, i := range now.List {
 		name := "incident-" + i.ID + ".json"
@@ -74,27 +75,27 @@ func TestStoreGoesOn(t *testing.T) {
 			t.Errorf("%s: mode %v, %v", name, is.Mode(), err)
 		}
 	}
-	equal(t, now.List[0].ID, "20260301T180000.000Z-gpu0-oom", "an ID")
+	testkit.Equal(t, now.List[0].ID, "20260301T180000.000Z-gpu0-oom", "an ID")
 	want = append(want, foreign...)
 	slices.Sort(want)
-	equal(t, filesIn(t, dir), want, "the files")
+	testkit.Equal(t, filesIn(t, dir), want, "the files")
 	if lines := strings.Count(out.String(), "\n"); lines != 7 || !strings.Contains(out.String(), "page=/incidents#"+now.List[0].ID) {
 		t.Errorf("the log:\n%s", &out)
 	}
 	out.Reset()
 	next := NewStore(dir, 4, log.NewLogfmtLogger(&out))
 	again := next.Now()
-	equal(t, again.List, now.List, "what was read")
-	equal(t, again.Counts[Count{Kind: OutOfMemory}], 0, "the count of another exporter")
-	equal(t, again.Counts, NewStore("", 4, nil).Now().Counts, "the counts of a new one")
-	equal(t, out.String(), "", "the log of a good directory")
+	testkit.Equal(t, again.List, now.List, "what was read")
+	testkit.Equal(t, again.Counts[Count{Kind: OutOfMemory}], 0, "the count of another exporter")
+	testkit.Equal(t, again.Counts, NewStore("", 4, nil).Now().Counts, "the counts of a new one")
+	testkit.Equal(t, out.String(), "", "the log of a good directory")
 	must(t, os.RemoveAll(dir))
 	next.Save()
-	equal(t, next.Now().Written, gpu.Opt[bool]{}, "whether what was read is written again")
+	testkit.Equal(t, next.Now().Written, gpu.Opt[bool]{}, "whether what was read is written again")
 	must(t, os.Mkdir(dir, 0o700))
 	next.Add(later(9 * time.Hour))
 	next.Save()
-	equal(t, filesIn(t, dir), []string{"incident-20260301T210000.000Z-gpu0-oom.json"}, "what is written beside what was read")
+	testkit.Equal(t, filesIn(t, dir), []string{"incident-20260301T210000.000Z-gpu0-oom.json"}, "what is written beside what was read")
 }
 
 // TestBadFiles has files that cannot be used beside a good one: it is there, one line tells of the others, and they stay.
@@ -136,7 +137,7 @@ func TestBadFiles(t *testing.T) {
 		must(t, file.Write(filepath.Join(dir, "incident-"+i.ID+".json"), text))
 		var out bytes.Buffer
 		s := NewStore(dir, Most, log.NewLogfmtLogger(&out))
-		equal(t, s.Now().List, []*Incident{i}, "%s: what was read", name)
+		testkit.Equal(t, s.Now().List, []*Incident{i}, "%s: what was read", name)
 		if log := out.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, " unreadable=1 ") {
 			t.Errorf("%s: the log is %q", name, log)
 		}
@@ -156,7 +157,7 @@ func TestNameOfFile(t *testing.T) {
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom-copy.json"), text, 0o600))
 	list := NewStore(dir, Most, nil).Now().List
-	equal(t, []string{list[0].ID, list[1].ID}, []string{"20260301T120000.000Z-gpu0-oom", "20260301T120000.000Z-gpu0-oom-copy"}, "IDs")
+	testkit.Equal(t, []string{list[0].ID, list[1].ID}, []string{"20260301T120000.000Z-gpu0-oom", "20260301T120000.000Z-gpu0-oom-copy"}, "IDs")
 }
 
 // TestDirectoryThatFails has a directory that cannot be written for a while: incidents are in memory, one line and the Store tell it, and
@@ -175,9 +176,9 @@ func TestDirectoryThatFails(t *testing.T) {
 		var out bytes.Buffer
 		s := NewStore(dir, Most, log.NewLogfmtLogger(&out))
 		_, err := os.ReadDir(dir)
-		equal(t, strings.Count(out.String(), "\n") == 1, err != nil, "%s: whether the log says that it cannot be read", name)
+		testkit.Equal(t, strings.Count(out.String(), "\n") == 1, err != nil, "%s: whether the log says that it cannot be read", name)
 		s.Save()
-		equal(t, s.Now().Written, gpu.Opt[bool]{}, "%s: whether all are written before there is one", name)
+		testkit.Equal(t, s.Now().Written, gpu.Opt[bool]{}, "%s: whether all are written before there is one", name)
 		for n, want := range []bool{false, false, false, true, false} {
 			switch n {
 			case 3:
@@ -185,15 +186,15 @@ func TestDirectoryThatFails(t *testing.T) {
 				must(t, os.RemoveAll(filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom.json")))
 				must(t, os.MkdirAll(dir, 0o700))
 			case 4:
-				equal(t, len(filesIn(t, dir)), 4, "%s: files", name)
+				testkit.Equal(t, len(filesIn(t, dir)), 4, "%s: files", name)
 				must(t, os.RemoveAll(parent))
 			}
 			s.Add(later(time.Duration(n) * time.Hour))
 			s.Save()
-			equal(t, s.Now().Written, gpu.Some(want), "%s: whether all are written with number %d", name, n)
+			testkit.Equal(t, s.Now().Written, gpu.Some(want), "%s: whether all are written with number %d", name, n)
 		}
-		equal(t, strings.Count(out.String(), "cannot be written"), 2, "%s: lines of the log on what was not written", name)
-		equal(t, len(s.Now().List), 5, "%s: incidents in memory", name)
+		testkit.Equal(t, strings.Count(out.String(), "cannot be written"), 2, "%s: lines of the log on what was not written", name)
+		testkit.Equal(t, len(s.Now().List), 5, "%s: incidents in memory", name)
 	}
 }
 
@@ -210,19 +211,19 @@ func TestWhatFailsIsTriedAgain(t *testing.T) {
 	s.Save()
 	must(t, os.WriteFile(first, []byte("it was written"), 0o600))
 	s.Save()
-	equal(t, s.Now().Written, gpu.Some(false), "whether all are written")
+	testkit.Equal(t, s.Now().Written, gpu.Some(false), "whether all are written")
 	must(t, os.Remove(second))
 	s.Save()
-	equal(t, s.Now().Written, gpu.Some(true), "whether all are written later")
+	testkit.Equal(t, s.Now().Written, gpu.Some(true), "whether all are written later")
 	large := later(3 * time.Hour)
 	large.Finding.Text = strings.Repeat("x", int(file.Most))
 	s.Add(large)
 	s.Save()
-	equal(t, s.Now().Written, gpu.Some(false), "whether one is written that is larger than the next exporter would read")
-	equal(t, len(filesIn(t, dir)), 3, "files")
+	testkit.Equal(t, s.Now().Written, gpu.Some(false), "whether one is written that is larger than the next exporter would read")
+	testkit.Equal(t, len(filesIn(t, dir)), 3, "files")
 	text, err := os.ReadFile(first)
 	must(t, err)
-	equal(t, string(text), "it was written", "what was on the disk")
+	testkit.Equal(t, string(text), "it was written", "what was on the disk")
 }
 
 // TestStorm has a thousand deaths in a minute, on several GPUs at once and with a clock that was set back: all are counted, half of
@@ -244,16 +245,16 @@ func TestStorm(t *testing.T) {
 		})
 	}
 	all.Wait()
-	equal(t, s.Now().Counts[Count{OutOfMemory, "nothing"}], Most+1000, "the count")
+	testkit.Equal(t, s.Now().Counts[Count{OutOfMemory, "nothing"}], Most+1000, "the count")
 	now := kept(s)
-	equal(t, now[:Most/2], old[Most/2:], "what is kept of the time before")
+	testkit.Equal(t, now[:Most/2], old[Most/2:], "what is kept of the time before")
 	ids := map[string]bool{}
 	for _, i := range now {
 		ids[i.ID] = true
 	}
-	equal(t, len(ids), Most, "IDs")
+	testkit.Equal(t, len(ids), Most, "IDs")
 	s.Add(later(0))
-	equal(t, kept(s)[Most-1].Time, noon, "the last one an hour after the storm")
+	testkit.Equal(t, kept(s)[Most-1].Time, noon, "the last one an hour after the storm")
 }
 
 // FuzzParse has files of whatever content: an error, or an incident that can be shown and written again.
@@ -281,6 +282,6 @@ func FuzzParse(f *testing.F) {
 		must(t, err)
 		again, err := parse(text, nil)
 		must(t, err)
-		equal(t, again.ID+again.Text+again.Time.String(), i.ID+i.Text+i.Time.String(), "read again")
+		testkit.Equal(t, again.ID+again.Text+again.Time.String(), i.ID+i.Text+i.Time.String(), "read again")
 	})
 }

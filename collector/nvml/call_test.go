@@ -12,6 +12,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 func TestClassify(t *testing.T) {
@@ -36,10 +37,10 @@ func TestClassify(t *testing.T) {
 		if !ok {
 			w = failed
 		}
-		equal(t, classify(ret, nil), w, "%s", returnName(ret))
+		testkit.Equal(t, classify(ret, nil), w, "%s", returnName(ret))
 	}
 	also := []nvml.Return{nvml.ERROR_TIMEOUT, nvml.ERROR_INVALID_ARGUMENT}
-	equal(t, classify(nvml.ERROR_INVALID_ARGUMENT, also), absent, "INVALID_ARGUMENT where it means not offered")
+	testkit.Equal(t, classify(nvml.ERROR_INVALID_ARGUMENT, also), absent, "INVALID_ARGUMENT where it means not offered")
 }
 
 func TestReturnName(t *testing.T) {
@@ -52,7 +53,7 @@ func TestReturnName(t *testing.T) {
 		{nvml.ERROR_RESET_TYPE_NOT_SUPPORTED, "RESET_TYPE_NOT_SUPPORTED"},
 		{77, "ERROR_77"},
 	} {
-		equal(t, returnName(c.ret), c.want, "%d", c.ret)
+		testkit.Equal(t, returnName(c.ret), c.want, "%d", c.ret)
 	}
 	for ret := nvml.SUCCESS; ret <= nvml.ERROR_RESET_TYPE_NOT_SUPPORTED; ret++ {
 		if name := returnNames[ret]; name == "" || strings.Contains(name, " ") {

@@ -14,6 +14,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 func TestScheduleDoesNotDrift(t *testing.T) {
@@ -107,7 +108,7 @@ func TestHighestClocks(t *testing.T) {
 		asked := func(want int) {
 			t.Helper()
 			_, _, n := l.count("nvmlDeviceGetMaxClockInfo")
-			equal(t, n, want, "questions")
+			testkit.Equal(t, n, want, "questions")
 		}
 		fault := &simFault{call: "nvmlDeviceGetMaxClockInfo", code: nvml.ERROR_UNKNOWN}
 		node.begin(fault)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"path"
-	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -24,14 +23,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var must = testkit.Must
-
-// equal checks that got is want, part by part. The format tells of what they are.
-func equal[T any](t testing.TB, got, want T, format string, args ...any) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
-	}
-}
 
 // simNode is a node of simulated GPUs, whose driver misbehaves as the faults say that are there now. It
 // outlives the exporters on it.

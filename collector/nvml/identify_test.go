@@ -17,21 +17,22 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 func TestInfoWords(t *testing.T) {
 	for v, want := range map[int]string{12040: "12.4", 13000: "13.0", 0: "", -1: ""} {
-		equal(t, cudaVersion(v), want, "CUDA %d", v)
+		testkit.Equal(t, cudaVersion(v), want, "CUDA %d", v)
 	}
 	var p nvml.PciInfo
 	for i, c := range "00000000:3B:00.0" {
 		p.BusId[i] = int8(c)
 	}
-	equal(t, busID(p), "00000000:3B:00.0", "bus address")
+	testkit.Equal(t, busID(p), "00000000:3B:00.0", "bus address")
 	for i := range p.BusId {
 		p.BusId[i] = 'x'
 	}
-	equal(t, len(busID(p)), len(p.BusId), "bus address without end")
+	testkit.Equal(t, len(busID(p)), len(p.BusId), "bus address without end")
 }
 
 func TestProfile(t *testing.T) {
@@ -42,7 +43,7 @@ func TestProfile(t *testing.T) {
 		"NVIDIA A100-SXM4-40GB":                  "",
 		"NVIDIA RTX PRO 6000 MIG 1g.24gb+me.all": "1g.24gb+me.all",
 	} {
-		equal(t, profileOf(name), want, "%q", name)
+		testkit.Equal(t, profileOf(name), want, "%q", name)
 	}
 }
 
@@ -118,7 +119,7 @@ func TestKindOfMemoryIsAskedAgain(t *testing.T) {
 					}
 					before = devices[0]
 				}
-				equal(t, l.broken, "", "rules broken")
+				testkit.Equal(t, l.broken, "", "rules broken")
 				must(t, s.Close())
 			})
 		})
@@ -185,8 +186,8 @@ func TestCountFails(t *testing.T) {
 		if err := <-asked; err == nil || !strings.Contains(err.Error(), gpu.ReasonMismatch) {
 			t.Errorf("the error is %v", err)
 		}
-		equal(t, l.total[entry], 2, "Inits")
-		equal(t, l.broken, "", "rules broken")
+		testkit.Equal(t, l.total[entry], 2, "Inits")
+		testkit.Equal(t, l.broken, "", "rules broken")
 	})
 }
 
@@ -202,20 +203,20 @@ func TestBus(t *testing.T) {
 		must(t, os.RemoveAll(filepath.Join(f.root, "bus/pci/devices", address)))
 	}
 	b := bus{root: f.root}
-	equal(t, b.added(), false, "no bus")
+	testkit.Equal(t, b.added(), false, "no bus")
 	add("0000:3b:00.0", "0x10de", "0x030200")
-	equal(t, b.added(), true, "a GPU")
+	testkit.Equal(t, b.added(), true, "a GPU")
 	b.accept()
-	equal(t, b.added(), false, "a GPU that is known")
+	testkit.Equal(t, b.added(), false, "a GPU that is known")
 	add("0000:3b:00.1", "0x10de", "0x040300") // its sound
 	add("0000:00:02.0", "0x8086", "0x030000") // another's display
 	add("0000:40:00.0", "0x10de", "0x068000") // an NVSwitch
-	equal(t, b.added(), false, "others")
+	testkit.Equal(t, b.added(), false, "others")
 	add("0000:5e:00.0", "0x10de", "0x030000")
-	equal(t, b.added(), true, "a second GPU")
+	testkit.Equal(t, b.added(), true, "a second GPU")
 	b.accept()
 	remove("0000:3b:00.0")
-	equal(t, b.added(), false, "one that went")
+	testkit.Equal(t, b.added(), false, "one that went")
 	add("0000:3b:00.0", "0x10de", "0x030200")
-	equal(t, b.added(), true, "one that came back")
+	testkit.Equal(t, b.added(), true, "one that came back")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // TestLimitsOfGroups asks the driver for the limits of a process's group and of those above it, and the kernel for theirs.
@@ -75,13 +76,13 @@ func TestLimitsOfGroups(t *testing.T) {
 			for i, after := range []time.Duration{0, 14 * time.Second, 15 * time.Second} { // the slow interval
 				must(t, d.read(func(r *reading) error {
 					r.migEnabled(time.Hour + after)
-					equal(t, r.limits(c.group), c.want, "after %v", after)
+					testkit.Equal(t, r.limits(c.group), c.want, "after %v", after)
 					return r.failure()
 				}))
 				_, _, calls := l.count(call)
-				equal(t, calls, []int{c.calls, c.calls, 2 * c.calls}[i], "calls after %v", after)
+				testkit.Equal(t, calls, []int{c.calls, c.calls, 2 * c.calls}[i], "calls after %v", after)
 			}
-			equal(t, len(s.Calls().Snapshot().Errors), c.errors, "kinds of errors")
+			testkit.Equal(t, len(s.Calls().Snapshot().Errors), c.errors, "kinds of errors")
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 func TestAllOnesIsNoNumber(t *testing.T) {
@@ -19,20 +20,20 @@ func TestAllOnesIsNoNumber(t *testing.T) {
 		}
 	}
 	for _, v := range []uint64{0, 1, 80 << 30, 1 << 48, 17592186044416} {
-		equal(t, size(v), gpu.Some(v), "size(%d)", v)
+		testkit.Equal(t, size(v), gpu.Some(v), "size(%d)", v)
 	}
 	if got := number32(gpu.Some[uint32](math.MaxUint32), 1, 1000); got.OK {
 		t.Errorf("number32 of all ones: %v, want absent", got.V)
 	}
-	equal(t, number32(gpu.Some[uint32](310_001), 1, 1000), gpu.Some(310.001), "310001 mW")
-	equal(t, number32(gpu.Some[uint32](1755), 1e6, 1), gpu.Some(1.755e9), "1755 MHz")
+	testkit.Equal(t, number32(gpu.Some[uint32](310_001), 1, 1000), gpu.Some(310.001), "310001 mW")
+	testkit.Equal(t, number32(gpu.Some[uint32](1755), 1e6, 1), gpu.Some(1.755e9), "1755 MHz")
 }
 
 func TestPercent(t *testing.T) {
 	for v, want := range map[uint32]gpu.Opt[float64]{
 		0: gpu.Some(0.0), 7: gpu.Some(0.07), 100: gpu.Some(1.0), 101: {}, math.MaxUint32: {},
 	} {
-		equal(t, percent(gpu.Some(v)), want, "percent(%d)", v)
+		testkit.Equal(t, percent(gpu.Some(v)), want, "percent(%d)", v)
 	}
 	if got := percent(gpu.Opt[uint32]{}); got.OK {
 		t.Error("percent of an absent value is present")
@@ -52,10 +53,10 @@ func TestMemoryAddsUp(t *testing.T) {
 		{"free not available", nvml.Memory_v2{Total: 100, Reserved: 10, Free: na}, gpu.Memory{Total: some(100), Used: none, Free: none, Reserved: some(10)}},
 		{"nothing available", nvml.Memory_v2{Total: na, Reserved: na, Free: na, Used: na}, gpu.Memory{}},
 	} {
-		equal(t, memoryOf(c.v2), c.want, "%s", c.name)
+		testkit.Equal(t, memoryOf(c.v2), c.want, "%s", c.name)
 	}
 	want := gpu.Memory{Total: some(100), Used: some(40), Free: some(60)}
-	equal(t, memoryOfV1(nvml.Memory{Total: 100, Free: 60, Used: 40}), want, "version 1")
+	testkit.Equal(t, memoryOfV1(nvml.Memory{Total: 100, Free: 60, Used: 40}), want, "version 1")
 }
 
 // Parts that contradict each other make the whole unusable, and the error says which.
@@ -74,9 +75,9 @@ func TestMemoryIsPlausible(t *testing.T) {
 		{nvml.Memory_v2{Total: 100, Reserved: 50, Free: 60}, "IMPLAUSIBLE_RESERVED"},
 		{nvml.Memory_v2{Total: 100, Reserved: 101, Free: math.MaxUint64}, "IMPLAUSIBLE_RESERVED"},
 	} {
-		equal(t, implausible(memoryOf(c.v2)), c.want, "%+v", c.v2)
+		testkit.Equal(t, implausible(memoryOf(c.v2)), c.want, "%+v", c.v2)
 	}
-	equal(t, implausible(memoryOfV1(nvml.Memory{Total: 100, Free: 101})), "IMPLAUSIBLE_FREE", "version 1")
+	testkit.Equal(t, implausible(memoryOfV1(nvml.Memory{Total: 100, Free: 101})), "IMPLAUSIBLE_FREE", "version 1")
 }
 
 func TestFieldCount(t *testing.T) {
@@ -99,7 +100,7 @@ func TestFieldCount(t *testing.T) {
 		{"double", nvml.VALUE_TYPE_DOUBLE, math.Float64bits(3), gpu.Opt[uint64]{}},
 		{"unknown type", 99, 3, gpu.Opt[uint64]{}},
 	} {
-		equal(t, (fieldValue{c.kind, c.bits, true}).count(), c.want, "%s", c.name)
+		testkit.Equal(t, (fieldValue{c.kind, c.bits, true}).count(), c.want, "%s", c.name)
 		if got := (fieldValue{c.kind, c.bits, false}).count(); got.OK {
 			t.Errorf("%s, failed: %v, want absent", c.name, got)
 		}
@@ -120,7 +121,7 @@ func TestFieldDegrees(t *testing.T) {
 		{nvml.VALUE_TYPE_DOUBLE, math.Float64bits(45.5), gpu.Some(45.5)},
 		{nvml.VALUE_TYPE_UNSIGNED_INT, 4711, gpu.Opt[float64]{}},
 	} {
-		equal(t, (fieldValue{c.kind, c.bits, true}).degrees(), c.want, "type %d, %#x", c.kind, c.bits)
+		testkit.Equal(t, (fieldValue{c.kind, c.bits, true}).degrees(), c.want, "type %d, %#x", c.kind, c.bits)
 	}
 	if got := sensor((fieldValue{nvml.VALUE_TYPE_UNSIGNED_INT, math.MaxUint32, true}).degrees()); got.OK {
 		t.Errorf("a sensor that is all ones: %v, want absent", got)
@@ -132,7 +133,7 @@ func TestFieldWidth(t *testing.T) {
 	if u(1).wide() || !(fieldValue{nvml.VALUE_TYPE_UNSIGNED_LONG_LONG, 1, true}).wide() {
 		t.Error("the width of a counter is taken for another")
 	}
-	equal(t, kib(gpu.Some[uint64](3)), gpu.Some[uint64](3072), "3 KiB")
+	testkit.Equal(t, kib(gpu.Some[uint64](3)), gpu.Some[uint64](3072), "3 KiB")
 	if got := kib(gpu.Some[uint64](1 << 60)); got.OK {
 		t.Errorf("2^60 KiB: %v, want absent", got)
 	}

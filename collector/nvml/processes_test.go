@@ -13,6 +13,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 func TestMerge(t *testing.T) {
@@ -91,7 +92,7 @@ func TestMerge(t *testing.T) {
 		for _, l := range c.lists {
 			m.add(l.of, l.kind, l.kept)
 		}
-		equal(t, m.list(), c.want, "%s", c.name)
+		testkit.Equal(t, m.list(), c.want, "%s", c.name)
 	}
 }
 
@@ -133,7 +134,7 @@ func TestUtilizationOfListedProcesses(t *testing.T) {
 		2: {}, // its samples cannot be
 		3: {idle, idle, idle, idle},
 	}
-	equal(t, got, want, "utilization")
+	testkit.Equal(t, got, want, "utilization")
 }
 
 // A step of the clock makes the time stamps so far worthless, also while no process is listed.
@@ -146,7 +147,7 @@ func TestUtilizationAfterAStepOfTheClock(t *testing.T) {
 			return d.processes.samples.since
 		}
 		d.processes.samples.since = 42
-		equal(t, read(gpu.Sample{}), 42, "asked from on, without a step")
-		equal(t, read(gpu.Sample{Step: -10 * time.Minute}), 0, "asked from on, after a step")
+		testkit.Equal(t, read(gpu.Sample{}), 42, "asked from on, without a step")
+		testkit.Equal(t, read(gpu.Sample{Step: -10 * time.Minute}), 0, "asked from on, after a step")
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // tree is a procfs in a folder.
@@ -65,16 +66,16 @@ func TestReadProcess(t *testing.T) {
 	if got.start != 12345 || got.state != "R" || !got.alive() || got.orphaned {
 		t.Fatalf("read: %+v", got)
 	}
-	equal(t, got.cpu, gpu.Some(4*time.Second), "CPU")
+	testkit.Equal(t, got.cpu, gpu.Some(4*time.Second), "CPU")
 	if want := 1_790_000_123_450 * time.Millisecond; !got.started.OK || (got.started.V-want).Abs() > time.Millisecond {
 		t.Errorf("started %v, want %v", got.started.V, want)
 	}
 	// The moment of a start does not move, whatever is done to the wall clock.
 	f.write("stat", "cpu  1 2 3 4 5 6 7 8 9 10\nbtime 1790009999\n")
 	again := p.read(42, got)
-	equal(t, again.started, got.started, "start when it is read again")
+	testkit.Equal(t, again.started, got.started, "start when it is read again")
 	f.process(43, "S", 7, 12345, session)
-	equal(t, p.read(43, never).started, got.started, "start of one that started with it")
+	testkit.Equal(t, p.read(43, never).started, got.started, "start of one that started with it")
 }
 
 func TestProcessThatCannotBeFound(t *testing.T) {
@@ -87,12 +88,12 @@ func TestProcessThatCannotBeFound(t *testing.T) {
 	if gone.start != 100 || gone.started != before.started || gone.alive() || gone.state != "X" || gone.cpu.OK {
 		t.Errorf("after its end: %+v, want the same identity and that it has ended", gone)
 	}
-	equal(t, p.read(42, gone).start, 100, "later")
+	testkit.Equal(t, p.read(42, gone).start, 100, "later")
 	f.process(42, "S", 7, 200, session)
 	if next := p.read(42, gone); next.start != 200 || next.started == before.started {
 		t.Errorf("its successor: %+v, want another identity", next)
 	}
-	equal(t, *p.read(4711, never), *never, "a process that never was is known")
+	testkit.Equal(t, *p.read(4711, never), *never, "a process that never was is known")
 }
 
 func TestOrphan(t *testing.T) {
@@ -142,7 +143,7 @@ func TestOtherNamespaces(t *testing.T) {
 	if got := read(os.Getpid()); got.start != 100 || got.orphaned {
 		t.Errorf("a child of a container's first process: %+v", got)
 	}
-	equal(t, *read(os.Getpid() + 1), *never, "process 42 of the container is taken for the host's")
+	testkit.Equal(t, *read(os.Getpid() + 1), *never, "process 42 of the container is taken for the host's")
 }
 
 func TestWithoutBootTime(t *testing.T) {
@@ -194,12 +195,12 @@ func TestStuckRead(t *testing.T) {
 	pipe := filepath.Join(f.root, "5/stat")
 	must(t, syscall.Mkfifo(pipe, 0o644)) // to open it waits for a writer
 	p := newProcFS(f.root, newClock())
-	equal(t, *p.look("GPU-1", 5, never), *never, "a process that was never read")
+	testkit.Equal(t, *p.look("GPU-1", 5, never), *never, "a process that was never read")
 	if got := p.look("GPU-1", 5, &process{start: 4711, state: "S"}); got.start != 4711 || got.alive() || got.state != "" {
 		t.Errorf("one that was read before: %+v", got)
 	}
-	equal(t, len(p.reads), 1, "reads are under way")
-	equal(t, p.look("GPU-1", 6, never).start, 4711, "another process")
+	testkit.Equal(t, len(p.reads), 1, "reads are under way")
+	testkit.Equal(t, p.look("GPU-1", 6, never).start, 4711, "another process")
 	w, err := os.OpenFile(pipe, os.O_WRONLY, 0)
 	must(t, err)
 	must(t, os.Rename(filepath.Join(f.root, "6/stat"), pipe))
@@ -253,7 +254,7 @@ func TestProcessesAreReadSeldom(t *testing.T) {
 			reads++
 		}
 	}
-	equal(t, reads, 5, "reads in a minute, with that at the first sample")
+	testkit.Equal(t, reads, 5, "reads in a minute, with that at the first sample")
 	l.process(42, "S", 7, 200, session)
 	for range 15 {
 		l.next(false)

@@ -19,6 +19,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // watched returns a watcher over two GPUs, of which the second has no events, and the events that it reports.
@@ -67,7 +68,7 @@ func TestKernelLogStandsInForEvents(t *testing.T) {
 		}
 		(*events)[i].Time = time.Time{}
 	}
-	equal(t, *events, []gpu.Event{{UUID: "GPU-without", PCIBusID: "00000000:2D:00.0", XID: 48}, {PCIBusID: "00000000:FF:00.0", XID: 79}}, "events")
+	testkit.Equal(t, *events, []gpu.Event{{UUID: "GPU-without", PCIBusID: "00000000:2D:00.0", XID: 48}, {PCIBusID: "00000000:FF:00.0", XID: 79}}, "events")
 }
 
 func appendTo(t *testing.T, path, text string) {
@@ -84,7 +85,7 @@ func TestKernelLogIsMissedOnlyWhereAllDependOnIt(t *testing.T) {
 	if err := w.readLog(); err != nil {
 		t.Errorf("beside a GPU with events: %v", err)
 	}
-	equal(t, len(*events), 0, "nobody watches the GPU without events, and yet: %+v", *events)
+	testkit.Equal(t, len(*events), 0, "nobody watches the GPU without events, and yet: %+v", *events)
 	for _, l := range w.listeners {
 		l.eventless.Store(true)
 	}
@@ -109,7 +110,7 @@ func TestKernelLogThatCannotBeReadForAWhile(t *testing.T) {
 		w.log.path = path
 		must(t, w.readLog())
 	}
-	equal(t, *events, []gpu.Event{kmsgWatches, unwatched, kmsgWatches}, "events")
+	testkit.Equal(t, *events, []gpu.Event{kmsgWatches, unwatched, kmsgWatches}, "events")
 }
 
 func TestReporterEnds(t *testing.T) {
@@ -118,7 +119,7 @@ func TestReporterEnds(t *testing.T) {
 	r.event(gpu.Event{})
 	r.stop()
 	r.event(gpu.Event{})
-	equal(t, n, 1, "events")
+	testkit.Equal(t, n, 1, "events")
 }
 
 // watching has a source watch until stop, which closes it.
@@ -196,7 +197,7 @@ func TestKernelLogFromTheFirstMoment(t *testing.T) {
 		f.write("kmsg", "NVRM: Xid (PCI:0000:01:00): 31, a moment later\n")
 		time.Sleep(2 * watchInterval)
 		stop()
-		equal(t, reported, []uint64{31}, "XIDs")
+		testkit.Equal(t, reported, []uint64{31}, "XIDs")
 	})
 }
 
@@ -214,7 +215,7 @@ func TestEventsThatAreNotWaitedFor(t *testing.T) {
 				watched := false
 				must(t, s.Watch(ctx, func(e gpu.Event) { watched = e.Kind == gpu.Watched }))
 				broken, _, waits := l.count(eventCall)
-				equal(t, broken, "", "rules broken")
+				testkit.Equal(t, broken, "", "rules broken")
 				if waits > 4*60+4 {
 					t.Errorf("%d waits of four GPUs in a minute, want one a second of each", waits)
 				}
@@ -241,14 +242,14 @@ func TestEndDuringWaitForEvents(t *testing.T) {
 		}
 		began := time.Now()
 		stop()
-		equal(t, time.Since(began), 0, "the end took")
+		testkit.Equal(t, time.Since(began), 0, "the end took")
 		time.Sleep(2 * eventWait)
 		broken, inside, _ := l.count(eventCall)
-		equal(t, broken, "", "rules broken")
-		equal(t, inside, 0, "waits inside after the end")
+		testkit.Equal(t, broken, "", "rules broken")
+		testkit.Equal(t, inside, 0, "waits inside after the end")
 		for _, call := range []string{"nvmlShutdown", "nvmlEventSetFree"} {
 			_, _, n := l.count(call)
-			equal(t, n, 0, "%s after the end", call)
+			testkit.Equal(t, n, 0, "%s after the end", call)
 		}
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,14 +29,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var simStart = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
 var must = testkit.Must
-
-// equal checks that got is want, part by part. The format tells of what they are.
-func equal[T any](t testing.TB, got, want T, format string, args ...any) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
-	}
-}
 
 // devicesOf returns the devices of a source, which the test closes.
 func devicesOf(t *testing.T, src gpu.Source, err error) []gpu.Device {
@@ -106,7 +97,7 @@ func TestNewSimDefaults(t *testing.T) {
 			if want := now.Add(time.Duration(i+1) * time.Second); !s.Time.Equal(want) || !time.Now().Equal(want) {
 				t.Errorf("sample at %v, read at %v, want %v", s.Time, time.Now(), want)
 			}
-			equal(t, s.T, time.Duration(s.Time.UnixNano()), "T of %v", s.Time)
+			testkit.Equal(t, s.T, time.Duration(s.Time.UnixNano()), "T of %v", s.Time)
 		}
 		again, err := src.Devices(t.Context())
 		if err != nil || again[0] != d {
@@ -184,7 +175,7 @@ func checkMemory(t *testing.T, g *simGPU, s *gpu.Sample) {
 				t.Errorf("complete with %+v", p)
 			}
 		}
-		equal(t, used%(2*mib), 0, "process %v uses %d bytes: the rest of 2 MiB", p.ID, used)
+		testkit.Equal(t, used%(2*mib), 0, "process %v uses %d bytes: the rest of 2 MiB", p.ID, used)
 		inside[p.Instance.V] += used
 		all += used
 	}
@@ -197,7 +188,7 @@ func checkMemory(t *testing.T, g *simGPU, s *gpu.Sample) {
 		}
 	}
 	addUp("GPU", s.Memory, all)
-	equal(t, s.Memory.Reserved.OK, (g.model != &simGTX), "reserved %+v", s.Memory.Reserved)
+	testkit.Equal(t, s.Memory.Reserved.OK, (g.model != &simGTX), "reserved %+v", s.Memory.Reserved)
 	var total uint64
 	for i, in := range s.Instances {
 		addUp(in.Profile, in.Memory, inside[in.ID])
@@ -307,13 +298,13 @@ func TestSimSpeeds(t *testing.T) {
 				}
 			}
 			want := time.Duration(samples * float64(time.Second) / speed)
-			equal(t, time.Since(begin), want, "at speed %v it took", speed)
+			testkit.Equal(t, time.Since(begin), want, "at speed %v it took", speed)
 		})
 		return all
 	}
 	want := record(t, 1)
 	for _, speed := range []float64{60, 1e6, math.Inf(1)} {
-		equal(t, record(t, speed), want, "other samples at speed %v", speed)
+		testkit.Equal(t, record(t, speed), want, "other samples at speed %v", speed)
 	}
 }
 
@@ -330,8 +321,8 @@ func TestSimDies(t *testing.T) {
 		return s.Processes[0].Used.V
 	}
 	base := used(30 * time.Second)
-	equal(t, used(time.Minute), base, "memory after a minute")
-	equal(t, float64(used(11*time.Minute)-base)/10, 600*mib, "leaks bytes a minute")
+	testkit.Equal(t, used(time.Minute), base, "memory after a minute")
+	testkit.Equal(t, float64(used(11*time.Minute)-base)/10, 600*mib, "leaks bytes a minute")
 	first := next(t, d)
 	full := used(17*time.Minute - time.Second)
 	if free := uint64(simT4.capacity()) - simBaseline - full; free > 10*mib {
@@ -340,7 +331,7 @@ func TestSimDies(t *testing.T) {
 	if used(17*time.Minute) != 0 || used(18*time.Minute-time.Second) != 0 {
 		t.Error("lives on without memory")
 	}
-	equal(t, used(18*time.Minute+30*time.Second), base, "memory after it started again")
+	testkit.Equal(t, used(18*time.Minute+30*time.Second), base, "memory after it started again")
 	second := next(t, d)
 	if a, b := first.Processes[0], second.Processes[0]; a.ID == b.ID || a.Owner.ContainerID == b.Owner.ContainerID || a.Owner.Pod != b.Owner.Pod || a.Owner.Runs != b.Owner.Runs {
 		t.Errorf("first run %+v %+v, second run %+v %+v", a.ID, a.Owner, b.ID, b.Owner)
@@ -444,7 +435,7 @@ func TestSimFaults(t *testing.T) {
 				t.Errorf("event %d: %+v, want that GPU %d is watched", i, e, i)
 			}
 		}
-		equal(t, events[len(devices):], want, "events")
+		testkit.Equal(t, events[len(devices):], want, "events")
 		if _, err := src.Devices(t.Context()); !errors.Is(err, gpu.ErrClosed) {
 			t.Errorf("Devices after Close: %v", err)
 		}
@@ -483,12 +474,12 @@ func TestSimFaultyStatus(t *testing.T) {
 			failed++
 		}
 	}
-	equal(t, failed, 2, "of 80 readings failed")
+	testkit.Equal(t, failed, 2, "of 80 readings failed")
 	var sum uint64
 	for _, e := range devices[7].(*simDevice).src.Calls().Snapshot().Errors {
 		sum += e.Count
 	}
-	equal(t, sum, 3, "errors counted")
+	testkit.Equal(t, sum, 3, "errors counted")
 }
 
 // TestSimPIDs checks that pids stay in Linux's range and that none is handed out
@@ -596,7 +587,7 @@ func TestSimVerdicts(t *testing.T) {
 					found[name] = true
 				})
 			}
-			equal(t, len(found), len(tt.leaks), "leaks in %v", found)
+			testkit.Equal(t, len(found), len(tt.leaks), "leaks in %v", found)
 		})
 	}
 }

@@ -6,7 +6,9 @@ package testkit
 
 import (
 	"flag"
+	"fmt"
 	"os"
+	"reflect"
 	"testing"
 )
 
@@ -18,6 +20,14 @@ func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Equal checks that got is want, part by part. The format tells of what they are.
+func Equal[T any](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
 	}
 }
 

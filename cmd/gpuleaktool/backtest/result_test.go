@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -93,18 +92,14 @@ func TestEvents(t *testing.T) {
 			}
 			got = append(got, fmt.Sprint(e.level, " ", minute(e.From), " ", to))
 		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
+		testkit.Equal(t, got, c.want, "%s", c.name)
 	}
 }
 
 // TestWatched says of a memory that was never judged that this takes time, over a last reading that fails.
 func TestWatched(t *testing.T) {
 	r := judged(t, 4, func(minute int) float64 { return []float64{20, 20, 20, -1}[minute] })
-	if want := "A verdict takes some minutes."; r.text != want {
-		t.Errorf("%q, want %q", r.text, want)
-	}
+	testkit.Equal(t, r.text, "A verdict takes some minutes.", "text")
 }
 
 // TestFires has an alert fire for as long as the mixin's does after its condition.
@@ -183,9 +178,7 @@ func TestDistinguish(t *testing.T) {
 		"GPU 2 [cluster=a]", "GPU 2 [cluster=b]", "GPU 3",
 	}
 	for i, r := range list {
-		if r.name != want[i] {
-			t.Errorf("%s, want %s", r.name, want[i])
-		}
+		testkit.Equal(t, r.name, want[i], "name")
 	}
 }
 
@@ -229,9 +222,7 @@ func TestHeadline(t *testing.T) {
 			"Would have ticketed at 1970-01-01 00:30 UTC for a leak on a.csv: GPU 0, 30 min before the record ends. Without its capacity there is no forecast and no page: give --capacity.",
 		},
 	} {
-		if got := headline(c.list, time.UTC); got != c.want {
-			t.Errorf("got  %s\nwant %s", got, c.want)
-		}
+		testkit.Equal(t, headline(c.list, time.UTC), c.want, "headline")
 	}
 }
 
@@ -253,9 +244,7 @@ func TestWithin(t *testing.T) {
 		100 * time.Millisecond: 100 * time.Millisecond, time.Minute: time.Minute, 61 * time.Second: 30500 * time.Millisecond,
 		90 * time.Second: 45 * time.Second, 24 * time.Hour: time.Minute, 2*time.Minute + 3*time.Millisecond: 40*time.Second + time.Millisecond,
 	} {
-		if got := within(step); got != want {
-			t.Errorf("%s: %s, want %s", step, got, want)
-		}
+		testkit.Equal(t, within(step), want, "within %s", step)
 	}
 }
 

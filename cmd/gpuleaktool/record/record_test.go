@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -84,6 +83,7 @@ func samples(t *testing.T, path string, interval time.Duration) (counts []int, s
 	return counts, status
 }
 
+// TestRecord records simulated GPUs, and then that recording, to its end.
 func TestRecord(t *testing.T) {
 	for _, name := range []string{"plain", "compressed.gz"} {
 		path := filepath.Join(t.TempDir(), name)
@@ -93,9 +93,7 @@ func TestRecord(t *testing.T) {
 		}
 		counts, status := samples(t, path, 2*time.Second)
 		for i, n := range counts {
-			if n != 150 {
-				t.Errorf("%s: %d samples of GPU %d", name, n, i)
-			}
+			testkit.Equal(t, n, 150, "%s: samples of GPU %d", name, i)
 		}
 		if len(counts) != 5 || !status.Power.Watts.OK {
 			t.Errorf("%s: %d GPUs, power %v", name, len(counts), status.Power)
@@ -107,21 +105,12 @@ func TestRecord(t *testing.T) {
 		if left, err := filepath.Glob(path + ".*"); err != nil || len(left) > 0 {
 			t.Errorf("left behind: %v, %v", left, err)
 		}
-	}
-}
-
-// TestRecordAgain records a recording, to its end.
-func TestRecordAgain(t *testing.T) {
-	dir := t.TempDir()
-	first, second := filepath.Join(dir, "1"), filepath.Join(dir, "2.gz")
-	if code, stderr := call(t.Context(), t, "record", "--output="+first, "--source=sim:crashloop", "--source.speed=inf", "--duration=1m"); code != command.OK {
-		t.Fatal(stderr)
-	}
-	if code, stderr := call(t.Context(), t, "record", "--output="+second, "--source=replay:"+first, "--source.speed=inf"); code != command.OK {
-		t.Fatal(stderr)
-	}
-	if counts, _ := samples(t, second, time.Second); len(counts) != 1 || counts[0] != 60 {
-		t.Errorf("samples %v", counts)
+		again := filepath.Join(t.TempDir(), "again.gz")
+		if code, stderr := call(t.Context(), t, "record", "--output="+again, "--source=replay:"+path, "--source.speed=inf"); code != command.OK {
+			t.Fatal(stderr)
+		}
+		copied, _ := samples(t, again, 2*time.Second)
+		testkit.Equal(t, copied, counts, "%s: samples that were recorded again", name)
 	}
 }
 
@@ -133,9 +122,7 @@ func TestFaultyGPUs(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	for _, want := range []string{"GPU 2 cannot be read, will try again", "a GPU is left out from where its driver has not answered"} {
-		if strings.Count(stderr, want) != 1 {
-			t.Errorf("no %q once in\n%s", want, stderr)
-		}
+		testkit.Equal(t, strings.Count(stderr, want), 1, "how often it says %q in\n%s", want, stderr)
 	}
 }
 
@@ -303,9 +290,8 @@ func TestMembers(t *testing.T) {
 	if done, err := file.complete(); err != nil || done.samples != 1200 || done.failed != nil {
 		t.Errorf("%+v, %v", done, err)
 	}
-	if counts, _ := packedSamples(t, path); counts != 1200 {
-		t.Errorf("%d samples", counts)
-	}
+	counts, _ := packedSamples(t, path)
+	testkit.Equal(t, counts, 1200, "samples")
 }
 
 // packedSamples counts the samples and the members of a compressed recording. Only
@@ -382,9 +368,8 @@ func TestFailedRecording(t *testing.T) {
 				if want == 0 {
 					continue
 				}
-				if counts, _ := samples(t, path, time.Second); !slices.Equal(counts, []int{want}) {
-					t.Errorf("%s: samples %v, want %d", path, counts, want)
-				}
+				counts, _ := samples(t, path, time.Second)
+				testkit.Equal(t, counts, []int{want}, "samples of %s", path)
 			}
 		})
 	}
@@ -419,12 +404,9 @@ func TestCutReplay(t *testing.T) {
 	if err = r.finish(context.Cause(ctx)); err == nil || !strings.Contains(err.Error(), "the file ends inside this line") {
 		t.Fatalf("error %v", err)
 	}
-	if kept := keptSamples(t, second, err.Error()); kept != 599 {
-		t.Errorf("kept %d samples", kept)
-	}
-	if counts, _ := samples(t, second, time.Second); !slices.Equal(counts, []int{599}) {
-		t.Errorf("samples %v", counts)
-	}
+	testkit.Equal(t, keptSamples(t, second, err.Error()), 599, "samples that are kept")
+	counts, _ := samples(t, second, time.Second)
+	testkit.Equal(t, counts, []int{599}, "samples")
 }
 
 func TestWrongCalls(t *testing.T) {

@@ -42,18 +42,14 @@ func TestWriteSites(t *testing.T) {
 
 The longest stop of the program was 21ms.
 `
-	if b.String() != want {
-		t.Errorf("got\n%s", &b)
-	}
+	testkit.Equal(t, b.String(), want, "page")
 	b.Reset()
 	testkit.Must(t, writeSites(&b, &allocator.Sites{Over: time.Minute, Unsure: 2}))
 	const nothing = `No line was seen to allocate what stays in 1 min.
 
 Lines that grew and are left out: 2. Memory from before was freed meanwhile, which they may just have replaced. Watch for longer, with --for.
 `
-	if b.String() != nothing {
-		t.Errorf("got\n%s", &b)
-	}
+	testkit.Equal(t, b.String(), nothing, "page")
 }
 
 func TestWriteSitesJSON(t *testing.T) {
@@ -64,9 +60,7 @@ func TestWriteSitesJSON(t *testing.T) {
 	const want = `{"seconds":300,"pause_seconds":0.021,"unsure_lines":0,"sites":[` +
 		`{"line":"app/train.py:88 step","growth_bytes":3221225472,"live_bytes":4294967296,"blocks":512,"frames":["a","b"]},` +
 		`{"line":"","growth_bytes":1048576,"live_bytes":2097152,"blocks":1,"uuid":"0b","frames":[]}]}` + "\n"
-	if b.String() != want {
-		t.Errorf("got %s", &b)
-	}
+	testkit.Equal(t, b.String(), want, "page")
 }
 
 // TestSitesOfNothing asks processes that cannot tell.

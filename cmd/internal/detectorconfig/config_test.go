@@ -32,9 +32,7 @@ func load(t *testing.T, path string) *Config {
 
 func TestNoRules(t *testing.T) {
 	for _, c := range []*Config{New(base()), load(t, "testdata/good/empty.yml")} {
-		if got := c.For(map[string]string{"scope": "process", "pod": "a"}); !reflect.DeepEqual(got, base()) {
-			t.Errorf("%+v", got)
-		}
+		testkit.Equal(t, c.For(map[string]string{"scope": "process", "pod": "a"}), base(), "rules")
 		if len(c.Groups()) != 0 || c.Rules() != 0 {
 			t.Errorf("%d groups, %d rules", len(c.Groups()), c.Rules())
 		}
@@ -79,9 +77,7 @@ func TestFor(t *testing.T) {
 			tt.want(&want)
 		}
 		got := c.For(tt.labels)
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%v\n got %+v\nwant %+v", tt.labels, got, want)
-		}
+		testkit.Equal(t, got, want, "rules of %v", tt.labels)
 		if err := got.Validate(); err != nil {
 			t.Errorf("%v: %v", tt.labels, err)
 		}
@@ -124,9 +120,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%v, %v", c, err)
 	}
 	_, err := Parse("f", []byte(strings.Repeat("a: 1\n", 2*maxErrors)), options())
-	if n := strings.Count(err.Error(), "\n"); n != maxErrors-1 {
-		t.Errorf("%v", err)
-	}
+	testkit.Equal(t, strings.Count(err.Error(), "\n"), maxErrors-1, "lines after the first of %v", err)
 }
 
 // FuzzParse wants an answer to every text, and every answer to be usable.

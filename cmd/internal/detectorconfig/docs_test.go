@@ -39,9 +39,7 @@ func TestExample(t *testing.T) {
 		{map[string]string{"scope": "residual", "name": "NVIDIA GeForce RTX 4090"}, true},
 		{map[string]string{"scope": "process", "name": "NVIDIA H200", "namespace": "batch", "pod": "nightly-trainer-1"}, false},
 	} {
-		if got := c.For(tt.labels); got.Mute != tt.mute {
-			t.Errorf("%v: muted %v", tt.labels, got.Mute)
-		}
+		testkit.Equal(t, c.For(tt.labels).Mute, tt.mute, "%v: muted", tt.labels)
 	}
 	job := c.For(map[string]string{"scope": "workload", "namespace": "batch", "pod": "a"})
 	nightly := c.For(map[string]string{"scope": "workload", "namespace": "batch", "pod": "nightly-trainer-1"})

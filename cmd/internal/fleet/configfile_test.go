@@ -101,9 +101,7 @@ func TestOpen(t *testing.T) {
 	s, err := Open(server.URL, cfg)
 	testkit.Must(t, err)
 	defer s.Close()
-	if got := <-asked; got != "me hunter2 "+used+"[300000ms]" {
-		t.Errorf("asked: %s", got)
-	}
+	testkit.Equal(t, <-asked, "me hunter2 "+used+"[300000ms]", "asked")
 	var devices []gpu.Device
 	for len(devices) == 0 {
 		devices, _ = s.Devices(t.Context())

@@ -338,9 +338,7 @@ func TestOutage(t *testing.T) {
 			if (err != nil) != (long > 5*time.Minute) || w.metric(t, "up", "") != 0 || w.metric(t, "problems_total", reasonQuery) < 7 {
 				t.Errorf("%s: %v, %g", long, err, w.metric(t, "problems_total", reasonQuery))
 			}
-			if n := strings.Count(w.log.String(), reasonQuery); n != 1 {
-				t.Errorf("logged %d times: %s", n, w.log.String())
-			}
+			testkit.Equal(t, strings.Count(w.log.String(), reasonQuery), 1, "how often it is logged in %s", w.log.String())
 			f.change(func(f *fakePrometheus) { f.err = nil })
 			w.follow(t, 2*time.Minute)
 			r := w.read["GPU-1"]
@@ -418,9 +416,7 @@ func TestHistoryFails(t *testing.T) {
 				if n, want := len(r.samples), int((4*time.Hour+20*time.Minute-tt.refused)/(15*time.Second)); n < want-12 || n > want+1 {
 					t.Errorf("%d samples, want about %d", n, want)
 				}
-				if n := w.metric(t, "problems_total", reasonHistory); (n > 0) != (tt.refused > 0) {
-					t.Errorf("%g parts are left out", n)
-				}
+				testkit.Equal(t, w.metric(t, "problems_total", reasonHistory) > 0, tt.refused > 0, "whether parts are left out")
 			})
 		})
 	}
@@ -436,9 +432,7 @@ func TestSilence(t *testing.T) {
 		}}
 		w := newWatch(t, f, nil)
 		w.follow(t, 20*time.Minute)
-		if e := w.read["GPU-1"].errs; len(e) != 0 {
-			t.Errorf("GPU-1: %v", e)
-		}
+		testkit.Equal(t, len(w.read["GPU-1"].errs), 0, "errors of GPU-1, %v", w.read["GPU-1"].errs)
 		if e := w.read["GPU-2"].errs; len(e) != 1 || errors.Is(e[0], gpu.ErrSilent) || !strings.Contains(e[0].Error(), "though it has of others there") {
 			t.Errorf("GPU-2: %v", e)
 		}
@@ -536,9 +530,7 @@ func TestWrongAnswers(t *testing.T) {
 				if n := strings.Count(w.log.String(), "reason="+tt.reason+" "); n != 1 && !strings.Contains(w.log.String(), "reason="+tt.reason+"\n") {
 					t.Errorf("logged %d times: %s", n, w.log.String())
 				}
-				if w.metric(t, "up", "") != 1 != tt.lost {
-					t.Errorf("up is %g", w.metric(t, "up", ""))
-				}
+				testkit.Equal(t, w.metric(t, "up", "") != 1, tt.lost, "whether it is down")
 				f.change(func(f *fakePrometheus) { f.value, f.err = nil, nil })
 				w.follow(t, time.Minute)
 				r := w.read["GPU-1"]
@@ -573,13 +565,9 @@ func TestShards(t *testing.T) {
 		})
 	}
 	for uuid, n := range seen {
-		if n != 1 {
-			t.Errorf("%s is in %d shards", uuid, n)
-		}
+		testkit.Equal(t, n, 1, "how many shards have %s", uuid)
 	}
-	if len(seen) != 60 {
-		t.Errorf("%d GPUs", len(seen))
-	}
+	testkit.Equal(t, len(seen), 60, "GPUs")
 }
 
 // TestMIG joins the instances of one scrape to a sample. One has the number of another that is gone.

@@ -126,9 +126,7 @@ func TestNoSecrets(t *testing.T) {
 		http.Error(w, "no", http.StatusForbidden)
 	}))
 	address := strings.Replace(server.URL, "http://", "http://me:hunter2@", 1)
-	if shown := Redacted(address); shown != server.URL {
-		t.Errorf("shown as %s", shown)
-	}
+	testkit.Equal(t, Redacted(address), server.URL, "address that is shown")
 	c, err := NewClient(ClientConfig{URL: address, HTTP: config.DefaultHTTPClientConfig, Program: "test"})
 	testkit.Must(t, err)
 	ask := func() error {

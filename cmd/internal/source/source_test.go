@@ -62,9 +62,7 @@ func TestOpen(t *testing.T) {
 		at[i], err = devices[0].Read(t.Context())
 		testkit.Must(t, err)
 	}
-	if d := at[1].T - at[0].T; d != 2*time.Second {
-		t.Errorf("samples are %s apart", d)
-	}
+	testkit.Equal(t, at[1].T-at[0].T, 2*time.Second, "time between samples")
 	if src, err := Open(Config{}); err == nil {
 		t.Errorf("opened %v", src)
 	}

@@ -38,9 +38,7 @@ func TestCyclesAreCounted(t *testing.T) {
 		{"a dent of less than half a typical cycle", join(tooth, tooth, tooth, mibs(1900, 1460, 1900, 1000, 1900)), 4},
 		{"a deeper one", join(tooth, tooth, tooth, mibs(1900, 1440, 1900, 1000, 1900)), 5},
 	} {
-		if got := cycled(c.levels).N; got != c.n {
-			t.Errorf("%s: %d cycles, want %d", c.name, got, c.n)
-		}
+		equal(t, cycled(c.levels).N, c.n, "%s: cycles", c.name)
 	}
 }
 
@@ -80,12 +78,8 @@ func TestHighCyclesReplaceNoise(t *testing.T) {
 		{"higher", 100*noiseCycle + 1, true},
 	} {
 		got := cycled(join(noise, mibs(1000, 1000+c.fall, 1000, 1000+c.fall)))
-		if anew := got.Size == c.fall*float64(mib) && got.Length == 0; anew != c.anew {
-			t.Errorf("%s: %+v", c.name, got)
-		}
-		if got.N != 11 {
-			t.Errorf("%s: %d cycles", c.name, got.N)
-		}
+		equal(t, got.Size == c.fall*float64(mib) && got.Length == 0, c.anew, "%s: whether %+v is anew", c.name, got)
+		equal(t, got.N, 11, "%s: cycles", c.name)
 	}
 }
 
@@ -101,7 +95,6 @@ func TestTroughInCycles(t *testing.T) {
 		t.Errorf("the narrowest block is at %d MiB: the test shows nothing", low/mib)
 	}
 	w.watch(time.Hour, steadily(12000)) // the cycles are over
-	if got, _ := w.Trough(); got != 12000*mib {
-		t.Errorf("after the cycles: %d MiB", got/mib)
-	}
+	got, _ := w.Trough()
+	equal(t, got, 12000*mib, "trough after the cycles")
 }

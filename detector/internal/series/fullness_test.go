@@ -55,9 +55,7 @@ func TestAMemoryOfUnknownCapacityIsNeverFull(t *testing.T) {
 func TestWasFull(t *testing.T) {
 	f := Fullness{Until: start}
 	for after, want := range map[time.Duration]bool{-time.Hour: true, 0: true, FullBefore: true, FullBefore + 1: false} {
-		if got := f.Was(start + after); got != want {
-			t.Errorf("%s after: %t", after, got)
-		}
+		equal(t, f.Was(start+after), want, "whether it was full %s after", after)
 	}
 	if (&Fullness{}).Was(0) {
 		t.Error("it was never full")

@@ -26,9 +26,8 @@ func TestKeptLevels(t *testing.T) {
 		{"half of it", join(ramp(11, 100, 10), mibs(150)), 6}, // 100 to 140 and 150
 		{"spikes", mibs(100, 500, 110, 600, 120, 700, 130), 4},
 	} {
-		if got, _, _ := levelsAbove(math.MinInt64, troughs(c.levels)); got != c.want {
-			t.Errorf("%s: %d levels, want %d", c.name, got, c.want)
-		}
+		got, _, _ := levelsAbove(math.MinInt64, troughs(c.levels))
+		equal(t, got, c.want, "%s: levels", c.name)
 	}
 }
 
@@ -154,9 +153,7 @@ func TestSteadiestPartIsFound(t *testing.T) {
 		if math.Abs(g.Form-c.form) > 1e-9 || len(got) < c.points[0] || len(got) > c.points[1] {
 			t.Errorf("%s: form %g over %d troughs; want %+v", c.name, g.Form, len(got), c)
 		}
-		if got[len(got)-1] != pts[len(pts)-1] {
-			t.Errorf("%s: the last trough is left out", c.name)
-		}
+		equal(t, got[len(got)-1], pts[len(pts)-1], "%s: the last trough", c.name)
 	}
 }
 
@@ -282,16 +279,13 @@ func TestGrowthIsHeldAgainstGiveBacks(t *testing.T) {
 	s := told(defaults())
 	s.Scales[1] = *climbing(ramp(41, 10000, 10), &Fullness{})
 	s.Scales[0].Given = 1e12
-	if s.judge(1); s.Growths[1].Kept != 1 {
-		t.Errorf("what a narrower scale gave back counts: %g", s.Growths[1].Kept)
-	}
+	s.judge(1)
+	equal(t, s.Growths[1].Kept, 1, "kept, whatever a narrower scale gave back")
 }
 
 // The confidence in growth is that of its weakest respect.
 func TestConfidenceIsTheWeakest(t *testing.T) {
 	for _, g := range []Growth{{Form: 0.2, Kept: 1, Waited: 1}, {Form: 1, Kept: 0.2, Waited: 1}, {Form: 1, Kept: 1, Waited: 0.2}} {
-		if g.confidence() != 0.2 {
-			t.Errorf("%+v: %g", g, g.confidence())
-		}
+		equal(t, g.confidence(), 0.2, "confidence in %+v", g)
 	}
 }

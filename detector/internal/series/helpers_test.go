@@ -4,7 +4,9 @@
 package series
 
 import (
+	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -19,6 +21,14 @@ const (
 	start = 1000 * time.Hour
 	total = 80 * gib // capacity
 )
+
+// equal checks that got is want, part by part. The format tells of what they are.
+func equal[T any](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
+	}
+}
 
 // mibs are levels in MiB, one after another.
 func mibs(levels ...float64) []float64 { return levels }

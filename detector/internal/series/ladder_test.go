@@ -6,7 +6,6 @@ package series
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -41,9 +40,7 @@ func TestTroughIsTheLowestSampleOfABlock(t *testing.T) {
 				got = append(got, sample{int((low.At - start).Seconds()), float64(low.V / mib)})
 			}
 		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
-		}
+		equal(t, got, c.want, "%s", c.name)
 	}
 }
 
@@ -86,9 +83,7 @@ func TestLadderFitsTheInterval(t *testing.T) {
 		step := max(coarsest, math.Pow(float64(widest)/float64(c.width), 1.0/(numScales-1)))
 		for i := 1; i < numScales; i++ {
 			e := &w.Scales[i]
-			if e.Least != 1 {
-				t.Errorf("every %s: scale %d asks for %d troughs", c.interval, i, e.Least)
-			}
+			equal(t, e.Least, 1, "every %s: troughs that scale %d asks for", c.interval, i)
 			about(t, "step of the ladder", float64(e.Width)/float64(w.Scales[i-1].Width), step)
 		}
 		if last := w.Scales[numScales-1].Width; last < widest-time.Microsecond {
@@ -217,9 +212,7 @@ func TestRuns(t *testing.T) {
 	} {
 		e := climbing(c.levels, &Fullness{})
 		want := Run{Falling: c.falling, Low: inMiB(c.low), High: inMiB(c.high), LowAt: block(c.lowAt), Ups: c.ups}
-		if e.Run != want {
-			t.Errorf("%s: %+v; want %+v", c.name, e.Run, want)
-		}
+		equal(t, e.Run, want, "%s", c.name)
 	}
 }
 
@@ -281,9 +274,7 @@ func TestWhatIsFlushedIsNotGivenBack(t *testing.T) {
 	} {
 		e := climbing(join(flat(10, 100), ramp(40, 110, 10), mibs(500)), &Fullness{})
 		e.close(stat.Point{At: block(fell), V: inMiB(c.to)}, &c.full)
-		if (e.Given > 0) != c.given {
-			t.Errorf("%s: %g MiB were given back", c.name, e.Given/float64(mib))
-		}
+		equal(t, e.Given > 0, c.given, "%s: whether it gave back", c.name)
 		if !e.Run.Falling {
 			t.Errorf("%s: the growth has not ended", c.name)
 		}

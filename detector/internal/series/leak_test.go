@@ -38,9 +38,7 @@ func TestALeakIsDeclared(t *testing.T) {
 		s := told(defaults())
 		c.change(s)
 		s.decide(&Fullness{})
-		if s.Leaks() != c.leaks {
-			t.Errorf("%s: leaks: %t", c.name, s.Leaks())
-		}
+		equal(t, s.Leaks(), c.leaks, "%s: leaks", c.name)
 		about(t, c.name, s.Leak.Confidence, c.confidence)
 	}
 }
@@ -89,9 +87,7 @@ func TestALeakIsHeldOrEnds(t *testing.T) {
 		var full Fullness
 		c.change(s, &full)
 		s.decide(&full)
-		if s.Leaks() != c.leaks {
-			t.Errorf("%s: leaks: %t", c.name, s.Leaks())
-		}
+		equal(t, s.Leaks(), c.leaks, "%s: leaks", c.name)
 		if s.ripe() && !s.Leaks() && (s.Leak.Confidence > clearAt || s.Leak.Since != 0 || s.Leak.Trend != stat.Trend{}) {
 			t.Errorf("%s: %+v is left", c.name, s.Leak)
 		}
@@ -119,9 +115,7 @@ func TestAFullMemoryHoldsALeak(t *testing.T) {
 			full := Fullness{Lately: s.Last - c.lately, Until: s.Last - c.until}
 			change(s)
 			s.decide(&full)
-			if s.Leaks() != c.leaks {
-				t.Errorf("%s, %s: leaks: %t", c.name, name, s.Leaks())
-			}
+			equal(t, s.Leaks(), c.leaks, "%s, %s: leaks", c.name, name)
 			if s.Leaks() && s.Leak.Confidence < s.cfg.ClearThreshold() {
 				t.Errorf("%s, %s: held, with a confidence of %g", c.name, name, s.Leak.Confidence)
 			}
@@ -137,9 +131,7 @@ func TestTheHighestLevelOfALeakCounts(t *testing.T) {
 	s.decide(&Fullness{})
 	s.Growths[0].Retained = gib // a shorter growth of it
 	s.decide(&Fullness{})
-	if s.Leak.High != 22*gib {
-		t.Errorf("high %d GiB", s.Leak.High/gib)
-	}
+	equal(t, s.Leak.High, 22*gib, "high")
 	s.Scales[0].alter(0, 21*gib) // a third of it
 	s.decide(&Fullness{})
 	if s.Leaks() {
@@ -235,9 +227,8 @@ func TestTheLineOfALeakIsKept(t *testing.T) {
 	first = s.Leak.Trend
 	s.Scales[0] = *climbing(ramp(41, 1000, -10), &Fullness{})
 	s.Scales[0].Closed = 50
-	if s.fit(); s.Leak.Trend != first {
-		t.Errorf("a line that falls: %+v", s.Leak.Trend)
-	}
+	s.fit()
+	equal(t, s.Leak.Trend, first, "a line that falls")
 }
 
 // The whole way: quiet, growth, a leak, its end. It is declared once it has lasted, and soon after. The

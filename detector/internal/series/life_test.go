@@ -77,9 +77,7 @@ func TestFastLives(t *testing.T) {
 		s.Samples = 18_001 // one a second
 		var l LifeGrowth
 		pts := troughs(ramp(c.points, c.from, c.rate*narrowest.Seconds()))
-		if got := s.grewSteadily(pts, narrowest, &l); got != c.grew {
-			t.Errorf("%s: %t", c.name, got)
-		}
+		equal(t, s.grewSteadily(pts, narrowest, &l), c.grew, "%s: it grew", c.name)
 	}
 	// Its line leads back to an idle memory at the first sample.
 	rate := 2 * idleLoadRate / float64(mib)
@@ -93,9 +91,7 @@ func TestFastLives(t *testing.T) {
 		var l LifeGrowth
 		// The lowest of the first block is that of its begin, and all others of their end.
 		pts := troughs(ramp(20, from, rate*narrowest.Seconds()))
-		if got := s.grewSteadily(pts, narrowest, &l); got != c.grew {
-			t.Errorf("%g MiB above an idle memory: %t", c.above, got)
-		}
+		equal(t, s.grewSteadily(pts, narrowest, &l), c.grew, "%g MiB above an idle memory: it grew", c.above)
 	}
 }
 
@@ -111,9 +107,7 @@ func TestALifeBeginsAfterItsLoad(t *testing.T) {
 	} {
 		var l LifeGrowth
 		pts := troughs(join(mibs(5000), ramp(21, 5000+c.step, 10)))
-		if got := told(defaults()).grewSteadily(pts, narrowest, &l); got != c.grew {
-			t.Errorf("%s: %t", c.name, got)
-		}
+		equal(t, told(defaults()).grewSteadily(pts, narrowest, &l), c.grew, "%s: it grew", c.name)
 	}
 	// With it left out the life is found.
 	w := watching(defaults(), 5*time.Second)

@@ -119,9 +119,7 @@ func TestWhichPatternFits(t *testing.T) {
 	} {
 		s := told(defaults())
 		c.change(s)
-		if got := s.fitting(); got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
+		equal(t, s.fitting(), c.want, "%s", c.name)
 	}
 }
 
@@ -163,9 +161,7 @@ func TestPatternsHaveNames(t *testing.T) {
 		if other, twice := seen[name]; twice && p != PatternCrashLoop || (name == "") != (p == PatternUnknown) {
 			t.Errorf("%d and %d are %q", p, other, name)
 		}
-		if leaks := len(name) > 5 && name[:5] == "leak_"; leaks != p.Leaks() {
-			t.Errorf("%q leaks: %t", name, p.Leaks())
-		}
+		equal(t, p.Leaks(), len(name) > 5 && name[:5] == "leak_", "%q leaks", name)
 		seen[name] = p
 	}
 	if numPatterns.String() != "" || Pattern(255).String() != "" {

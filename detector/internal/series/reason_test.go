@@ -129,9 +129,7 @@ func TestIdleLevel(t *testing.T) {
 		capacity stat.Bytes
 		want     float64
 	}{{0, idleBytes}, {total, idleBytes}, {1000 * gib, idleRatio * float64(1000*gib)}} {
-		if got := IdleLevel(c.capacity); got != c.want {
-			t.Errorf("%d GiB: %g, want %g", c.capacity/gib, got, c.want)
-		}
+		equal(t, IdleLevel(c.capacity), c.want, "%d GiB", c.capacity/gib)
 	}
 }
 

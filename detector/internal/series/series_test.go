@@ -83,9 +83,8 @@ func TestLeakedMemory(t *testing.T) {
 		s.Used = c.used
 		s.Scales[0].alter(0, c.trough)
 		var v Verdict
-		if s.Judge(&v); v.Leaked != stat.Of(float64(c.want)) {
-			t.Errorf("%s: %g GiB", c.name, v.Leaked.V/float64(gib))
-		}
+		s.Judge(&v)
+		equal(t, v.Leaked, stat.Of(float64(c.want)), "%s: leaked", c.name)
 	}
 }
 
@@ -139,7 +138,6 @@ func TestSparseSamples(t *testing.T) {
 	}
 	w.watch(time.Hour, steadily(10000))
 	w.watch(2*time.Minute, steadily(20000))
-	if w.watch(2*time.Minute, steadily(10000)); w.Total != 1 {
-		t.Errorf("%d spikes", w.Total)
-	}
+	w.watch(2*time.Minute, steadily(10000))
+	equal(t, w.Total, 1, "spikes")
 }

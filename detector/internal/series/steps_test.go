@@ -53,9 +53,7 @@ func TestSteps(t *testing.T) {
 		told := false
 		w.look = func() { told = told || w.Leaks() }
 		w.watch(26*time.Hour, c.used)
-		if told != c.want {
-			t.Errorf("%s: a leak: %t", c.name, told)
-		}
+		equal(t, told, c.want, "%s: a leak", c.name)
 	}
 }
 

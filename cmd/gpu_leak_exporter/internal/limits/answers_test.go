@@ -24,6 +24,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 	"go.uber.org/goleak"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -73,9 +75,7 @@ func TestAnswersAreShared(t *testing.T) {
 			}
 		}
 		all.Wait()
-		if n := made.Load(); n != 1 {
-			t.Errorf("made %d times, want 1", n)
-		}
+		testkit.Equal(t, made.Load(), 1, "how often it is made")
 	})
 }
 
@@ -133,17 +133,13 @@ func TestAnswersThatFail(t *testing.T) {
 		}))
 		go get(panics, "/")
 		synctest.Wait()
-		if w := get(panics, "/"); w.Code != http.StatusInternalServerError {
-			t.Errorf("while it panics: %d", w.Code)
-		}
+		testkit.Equal(t, get(panics, "/").Code, http.StatusInternalServerError, "status while it panics")
 		synctest.Wait()
 		if a := l.answers; a.held() != 0 || len(a.readers) != 0 {
 			t.Errorf("%d bytes and %d readers are left", a.held(), len(a.readers))
 		}
 		fine := l.Pages(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		if w := get(fine, "/"); w.Code != http.StatusOK {
-			t.Errorf("after the panic: %d", w.Code)
-		}
+		testkit.Equal(t, get(fine, "/").Code, http.StatusOK, "status after the panic")
 		l.answers.readers = make(chan struct{})
 		ctx, leave := context.WithTimeout(t.Context(), time.Second)
 		defer leave()
@@ -307,9 +303,7 @@ func TestWhoDoesNotRead(t *testing.T) {
 				t.Errorf("after %s: %d bytes, %v", after, n, err)
 			}
 			synctest.Wait()
-			if cut := testutil.ToFloat64(c.refused.WithLabelValues(refusedSlowReader)); cut != want {
-				t.Errorf("after %s: %g are counted", after, cut)
-			}
+			testkit.Equal(t, testutil.ToFloat64(c.refused.WithLabelValues(refusedSlowReader)), want, "how many are counted after %s", after)
 		})
 	}
 }
@@ -355,9 +349,7 @@ func TestSharedAnswer(t *testing.T) {
 			if got := slow.Body.Bytes(); !bytes.Equal(got, bytes.Repeat([]byte{1}, size)) {
 				t.Error("a client is sent another one's answer")
 			}
-			if n := l.answers.held(); n != 0 {
-				t.Errorf("%d bytes are held", n)
-			}
+			testkit.Equal(t, l.answers.held(), 0, "bytes that are held")
 		})
 	}
 }
@@ -374,9 +366,7 @@ func TestMetricsHaveASlot(t *testing.T) {
 		}
 		synctest.Wait()
 		metrics := l.Metrics(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		if w := get(metrics, "/metrics"); w.Code != http.StatusOK {
-			t.Errorf("status %d", w.Code)
-		}
+		testkit.Equal(t, get(metrics, "/metrics").Code, http.StatusOK, "status")
 	})
 }
 
@@ -384,9 +374,7 @@ func TestAcceptsGzip(t *testing.T) {
 	for header, want := range map[string]bool{
 		"": false, "gzip": true, "br, GZIP": true, "deflate;q=1, gzip; q=0.2": true, "gzip;q=0": false, "gzip;q=0.00": false, "identity": false, "gzipped": false,
 	} {
-		if got := AcceptsGzip(header); got != want {
-			t.Errorf("%q: %t", header, got)
-		}
+		testkit.Equal(t, AcceptsGzip(header), want, "%q", header)
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // TestConnections has one connection more than there may be: the one goes that has done nothing for longest,
@@ -59,16 +61,10 @@ func TestConnections(t *testing.T) {
 			for i, end := range ends {
 				_ = end.SetReadDeadline(time.Now())
 				_, err := end.Read(make([]byte, 1))
-				if ended := err.Error() == "EOF"; ended != (i == tt.ends) {
-					t.Errorf("%v: connection %d: %v", tt.states, i, err)
-				}
+				testkit.Equal(t, err.Error() == "EOF", i == tt.ends, "%v: connection %d has ended, %v", tt.states, i, err)
 			}
-			if n := c.count(); n != float64(len(tt.states)) {
-				t.Errorf("%g connections", n)
-			}
-			if n := testutil.ToFloat64(l.refused.WithLabelValues(refusedConnection)); n != 1 {
-				t.Errorf("%g refused", n)
-			}
+			testkit.Equal(t, c.count(), float64(len(tt.states)), "connections")
+			testkit.Equal(t, testutil.ToFloat64(l.refused.WithLabelValues(refusedConnection)), 1, "refused")
 		})
 	}
 }
@@ -120,9 +116,7 @@ func TestRequestThatWaits(t *testing.T) {
 
 func TestConnectionsFor(t *testing.T) {
 	for descriptors, want := range map[uint64]int{4096: maxConnections, 1 << 40: maxConnections, 256: 128, 1: 1, 0: 1} {
-		if got := connectionsFor(descriptors); got != want {
-			t.Errorf("%d descriptors: %d connections, want %d", descriptors, got, want)
-		}
+		testkit.Equal(t, connectionsFor(descriptors), want, "connections for %d descriptors", descriptors)
 	}
 }
 
