@@ -132,8 +132,8 @@ func (l *loop) repartition(sample *gpu.Sample) {
 	clear(l.memories)
 	l.memories[wholeGPU] = l.whole
 	for i := range sample.Instances {
-		in := InstanceOf(&sample.Instances[i])
-		l.memories[in.MemoryKey] = l.newMemory(in)
+		key := MemoryKey{Instance: gpu.Some(sample.Instances[i].ID)}
+		l.memories[key] = l.newMemory(MemoryState{MemoryKey: key, Profile: sample.Instances[i].Profile})
 	}
 }
 

@@ -58,7 +58,7 @@ type DeviceHolder = workload.Holder
 // is in bytes.
 type DeviceState struct {
 	Info gpu.Info
-	// Up says that the GPU can be read now. If not, only Info, Error, SampleTime, Owner, Missed and XIDs mean anything.
+	// Up says that the GPU can be read now. If not, only Info, Error, SampleTime, Who, Missed and XIDs mean anything.
 	Up         bool
 	Error      string     // why the GPU cannot be read; "" while it is Up, or if that is not known
 	SampleTime time.Time  // the wall clock of the last sample; zero before the first
@@ -124,9 +124,8 @@ type MemoryState struct {
 	MemoryKey
 	Profile string          // of a GPU instance; of a limit, finding.LimitProfile
 	Devices []gpu.MIGDevice // of a GPU instance
-	// Owner is the container that has the GPU or GPU instance, if the source says so; see gpu.Sample.Owner.
-	Owner *gpu.Owner
-	// Who has what the processes with a limit have in common. The labels that they differ in are empty.
+	// Who is the container that has the GPU or GPU instance, if the source says so: see gpu.Sample.Owner. Of a limit, it has what the
+	// processes have in common, and the labels that they differ in are empty.
 	Who    finding.Who
 	Limits []gpu.Limit
 	Memory gpu.Memory // Total is the smallest limit
