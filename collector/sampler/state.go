@@ -119,20 +119,20 @@ func (k MemoryKey) Scope() string {
 	return "gpu"
 }
 
-// MemoryState is what is known of a memory of a GPU.
+// MemoryState is what is known of a memory of a GPU. The state file has a part of it.
 type MemoryState struct {
 	MemoryKey
-	Profile string          // of a GPU instance; of a limit, finding.LimitProfile
-	Devices []gpu.MIGDevice // of a GPU instance
+	Profile string          `json:"profile,omitzero"` // of a GPU instance; of a limit, finding.LimitProfile
+	Devices []gpu.MIGDevice `json:"-"`                // of a GPU instance
 	// Who is the container that has the GPU or GPU instance, if the source says so: see gpu.Sample.Owner. Of a limit, it has what the
 	// processes have in common, and the labels that they differ in are empty.
-	Who    finding.Who
-	Limits []gpu.Limit
-	Memory gpu.Memory // Total is the smallest limit
+	Who    finding.Who `json:"labels,omitzero"`
+	Limits []gpu.Limit `json:"-"`
+	Memory gpu.Memory  `json:"memory,omitzero"` // Total is the smallest limit
 	// Judgement is the detector's. Its fields Members, Groups, Exited and Unreleased are nil: see Processes, Workloads,
 	// ExitsNearCapacity and Unreleased of the GPU.
-	Judgement detector.Judgement[gpu.ProcessID]
-	Curve     *Curve // of the used memory; nil if there is none yet
+	Judgement detector.Judgement[gpu.ProcessID] `json:"-"`
+	Curve     *Curve                            `json:"-"` // of the used memory; nil if there is none yet
 }
 
 // ProcessState is what is known of one process on a GPU.
