@@ -74,7 +74,7 @@ func TestRulesAreAskedByLabels(t *testing.T) {
 		p.Instance = gpu.Some(uint32(3))
 		s, err := flat(1<<30, p)(second)
 		s.MIGEnabled = gpu.Some(true)
-		s.Instances = []gpu.Instance{{ID: 3, Profile: "1g.10gb", Memory: memoryOf(1 << 30)}}
+		s.Instances = []gpu.Instance{{ID: 3, Profile: "1g.10gb", Memory: memoryOf(1 << 30), Owner: &gpu.Owner{Pod: "a"}}}
 		return s, err
 	})
 	a := &asking{}
