@@ -24,11 +24,8 @@ var nothing = gpu.Some(uint64(0))
 func (l *loop) limits(sample *gpu.Sample) (list []MemoryState) {
 	for i := range sample.Processes {
 		for k := range sample.Processes[i].Limits {
-			l.bound(&sample.Processes[i], &sample.Processes[i].Limits[k], sample.T)
+			l.bound(&sample.Processes[i], &sample.Processes[i].Limits[k])
 		}
-	}
-	if len(l.memories) == 1+l.instances.V {
-		return nil // as almost always
 	}
 	for key, m := range l.memories {
 		if key.IsLimit() && m.sum(sample) {
@@ -43,7 +40,7 @@ func (l *loop) limits(sample *gpu.Sample) (list []MemoryState) {
 
 // bound gives a limit of a process a memory. That on a process alone takes the one of an ended process with the same labels, of which
 // it is the next life.
-func (l *loop) bound(p *gpu.Process, limit *gpu.Limit, t time.Duration) {
+func (l *loop) bound(p *gpu.Process, limit *gpu.Limit) {
 	key := keyIn(p, limit)
 	if l.memories[key] != nil {
 		return
@@ -62,7 +59,6 @@ func (l *loop) bound(p *gpu.Process, limit *gpu.Limit, t time.Duration) {
 		return
 	default:
 		last = l.newMemory(MemoryState{Profile: finding.LimitProfile})
-		last.finding.Seen = t
 	}
 	last.MemoryKey = key
 	l.memories[key] = last

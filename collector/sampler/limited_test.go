@@ -345,7 +345,7 @@ func TestNextLife(t *testing.T) {
 		l := offline(t).loop
 		before := l.newMemory(MemoryState{MemoryKey: MemoryKey{ID: gpu.ProcessID{PID: 7}}, Who: finding.Of(serve)})
 		l.memories[before.MemoryKey] = before
-		l.bound(&c.process, &limit, 0)
+		l.bound(&c.process, &limit)
 		if now := l.memories[keyIn(&c.process, &limit)]; now == nil || now == before != c.same || len(l.memories) != map[bool]int{true: 2, false: 3}[c.same] {
 			t.Errorf("%s: %d memories", name, len(l.memories))
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -247,6 +248,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.processes.bury(l.knows)
 	state.toWall(l.ahead)
 	l.draw(sample, state)
+	maps.DeleteFunc(l.memories, func(_ MemoryKey, m *memory) bool { return m.over(sample.T) })
 	l.said.update(l.logger, state)
 	l.published.Store(state)
 	l.last = state
