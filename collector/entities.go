@@ -81,14 +81,14 @@ func (l *entities) add(s scope, x any, d *sampler.DeviceState, v *detector.Verdi
 
 func (l *entities) addDevice(d *sampler.DeviceState) {
 	index, uuid := d.Info.IndexLabel(), d.Info.UUID
-	l.add(ofGPU, d, d, &d.Judgement.Device, append([]string{index, uuid}, l.of.fleet.places(d, d.Owner)...)...)
+	l.add(ofGPU, d, d, &d.Judgement.Device, append([]string{index, uuid}, l.of.fleet.places(d, d.Who)...)...)
 	if !d.Up {
 		return
 	}
 	for i := range d.Instances {
 		in := &d.Instances[i]
 		values := []string{index, uuid, sampler.InstanceID(in.Instance), in.Profile}
-		l.add(ofInstance, in, d, &in.Judgement.Device, append(values, l.of.fleet.places(d, in.Owner)...)...)
+		l.add(ofInstance, in, d, &in.Judgement.Device, append(values, l.of.fleet.places(d, in.Who)...)...)
 	}
 	for i := range d.Processes {
 		p := &d.Processes[i]

@@ -4,11 +4,10 @@
 package collector
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 )
 
@@ -50,12 +49,11 @@ func newScopes(f Fleet) *scopes {
 }
 
 // places returns the values of what a fleet's labels add; nothing for one host.
-func (f Fleet) places(d *sampler.DeviceState, o *gpu.Owner) []string {
+func (f Fleet) places(d *sampler.DeviceState, who finding.Who) []string {
 	if len(f.Labels) == 0 {
 		return nil
 	}
-	o = cmp.Or(o, &noOwner)
-	return append([]string{o.Namespace, o.Pod, o.Container}, d.Info.Place[:len(f.Labels)]...)
+	return append([]string{who.Namespace, who.Pod, who.Container}, d.Info.Place[:len(f.Labels)]...)
 }
 
 // ofHost are the beginnings of metrics that tell of the host that reads a GPU. Nobody reads those of a fleet.

@@ -40,16 +40,16 @@ func pairs(labels []*dto.LabelPair) (list []string) {
 // TestFleetLabels has GPUs of two hosts with the same index: where they are and whose they are is on each series, and
 // what tells of the host that reads them is on none.
 func TestFleetLabels(t *testing.T) {
-	gpuAt := func(place, uuid string, o *gpu.Owner) *sampler.DeviceState {
-		d := &sampler.DeviceState{Info: gpu.Info{Index: -1, UUID: uuid, Place: [gpu.MaxPlaceLabels]string{place}}, Up: true, MemoryState: sampler.MemoryState{Owner: o}}
+	gpuAt := func(place, uuid string, who finding.Who) *sampler.DeviceState {
+		d := &sampler.DeviceState{Info: gpu.Info{Index: -1, UUID: uuid, Place: [gpu.MaxPlaceLabels]string{place}}, Up: true, MemoryState: sampler.MemoryState{Who: who}}
 		d.Memory.Used = gpu.Some(uint64(5))
 		return d
 	}
-	mig := gpuAt("c", "GPU-3", nil)
+	mig := gpuAt("c", "GPU-3", finding.Who{})
 	mig.Instances = []sampler.MemoryState{sampler.InstanceOf(&gpu.Instance{ID: 1, Profile: "1g", Owner: &gpu.Owner{Pod: "q"}, Memory: gpu.Memory{Used: gpu.Some(uint64(7))}})}
 	mig.Findings = []sampler.FindingState{{MemoryKey: sampler.MemoryKey{Instance: gpu.Some(uint32(1))}, Finding: finding.Finding{Who: finding.Who{Pod: "q"}, Leaking: detector.Of(5), LeakDue: true}}}
 	mig.Allotments = []sampler.AllotmentState{{Namespace: "n", Pod: "p"}}
-	s := &sampler.State{Devices: []*sampler.DeviceState{gpuAt("a", "GPU-1", &gpu.Owner{Namespace: "n", Pod: "p", Container: "c"}), gpuAt("b", "", nil), gpuAt("a", "", nil), mig}}
+	s := &sampler.State{Devices: []*sampler.DeviceState{gpuAt("a", "GPU-1", finding.Who{Namespace: "n", Pod: "p", Container: "c"}), gpuAt("b", "", finding.Who{}), gpuAt("a", "", finding.Who{}), mig}}
 	all := gathered(t, s, Options{Fleet: Fleet{Labels: []string{"instance", "zone"}}, Enabled: map[string]bool{"workload": true}})
 	want := []string{
 		"container=,gpu=,instance=a,namespace=,pod=,uuid=,zone=",

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
@@ -81,12 +82,12 @@ func fleetOf(n int) *sampler.State {
 	for i := range n {
 		d := &sampler.DeviceState{Info: gpu.Info{Index: i%3 - 1, Place: [gpu.MaxPlaceLabels]string{fmt.Sprintf("node \"%d\"\n", n-i/3), "z"}}, Up: i != 5}
 		if i%2 == 0 {
-			d.Info.UUID, d.Owner = fmt.Sprintf("GPU-%d", n-i), &gpu.Owner{Namespace: "n", Pod: `p\`, Container: "c"}
+			d.Info.UUID, d.Who = fmt.Sprintf("GPU-%d", n-i), finding.Who{Namespace: "n", Pod: `p\`, Container: "c"}
 		}
 		d.Memory.Used, d.Judgement.T = gpu.Some(uint64(i)), 1
 		d.Judgement.Device = detector.Verdict{Judged: true, Leak: i%3 == 0, Trough: detector.Of(float64(i)), SecondsToOOM: detector.Of(1)}
 		if i == 4 {
-			d.Instances = []sampler.MemoryState{{MemoryKey: sampler.MemoryKey{Instance: gpu.Some(uint32(2))}, Profile: "1g", Owner: &gpu.Owner{Pod: "q"}, Memory: d.Memory, Judgement: d.Judgement}}
+			d.Instances = []sampler.MemoryState{{MemoryKey: sampler.MemoryKey{Instance: gpu.Some(uint32(2))}, Profile: "1g", Who: finding.Who{Pod: "q"}, Memory: d.Memory, Judgement: d.Judgement}}
 		}
 		s.Devices = append(s.Devices, d)
 	}

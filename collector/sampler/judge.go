@@ -5,7 +5,6 @@ package sampler
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -108,8 +107,6 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 		j := &state.Judgement
 		j.Device = detector.Verdict{Windows: j.Device.Windows, SpikesTotal: j.Device.SpikesTotal, Trough: j.Device.Trough}
 	}
-	maps.DeleteFunc(l.memories, func(_ MemoryKey, m *memory) bool { return m.over(sample.T) })
-	state.Limited = slices.DeleteFunc(state.Limited, func(x MemoryState) bool { return l.memories[x.MemoryKey] == nil })
 }
 
 // repartition follows the MIG layout. A new layout makes all old histories invalid, also one that was made while no exporter ran.
@@ -132,8 +129,8 @@ func (l *loop) repartition(sample *gpu.Sample) {
 	clear(l.memories)
 	l.memories[wholeGPU] = l.whole
 	for i := range sample.Instances {
-		in := InstanceOf(&sample.Instances[i])
-		l.memories[in.MemoryKey] = l.newMemory(in)
+		key := MemoryKey{Instance: gpu.Some(sample.Instances[i].ID)}
+		l.memories[key] = l.newMemory(MemoryState{MemoryKey: key, Profile: sample.Instances[i].Profile})
 	}
 }
 

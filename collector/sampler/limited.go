@@ -24,11 +24,8 @@ var nothing = gpu.Some(uint64(0))
 func (l *loop) limits(sample *gpu.Sample) (list []MemoryState) {
 	for i := range sample.Processes {
 		for k := range sample.Processes[i].Limits {
-			l.bound(&sample.Processes[i], &sample.Processes[i].Limits[k], sample.T)
+			l.bound(&sample.Processes[i], &sample.Processes[i].Limits[k])
 		}
-	}
-	if len(l.memories) == 1+l.instances.V {
-		return nil // as almost always
 	}
 	for key, m := range l.memories {
 		if key.IsLimit() && m.sum(sample) {
@@ -43,7 +40,7 @@ func (l *loop) limits(sample *gpu.Sample) (list []MemoryState) {
 
 // bound gives a limit of a process a memory. That on a process alone takes the one of an ended process with the same labels, of which
 // it is the next life.
-func (l *loop) bound(p *gpu.Process, limit *gpu.Limit, t time.Duration) {
+func (l *loop) bound(p *gpu.Process, limit *gpu.Limit) {
 	key := keyIn(p, limit)
 	if l.memories[key] != nil {
 		return
@@ -62,7 +59,6 @@ func (l *loop) bound(p *gpu.Process, limit *gpu.Limit, t time.Duration) {
 		return
 	default:
 		last = l.newMemory(MemoryState{Profile: finding.LimitProfile})
-		last.finding.Seen = t
 	}
 	last.MemoryKey = key
 	l.memories[key] = last
@@ -115,7 +111,7 @@ func (m *memory) sum(sample *gpu.Sample) (known bool) {
 // over reports whether a limit can be forgotten: no process is within it, and none has died at it within the hour, whose next life would go
 // on there. Where that stays unknown, as on coherent memory or if nobody tells the limit any more, it takes an hour.
 func (m *memory) over(t time.Duration) bool {
-	left := m.Memory.Used == nothing && len(m.died)+len(m.finding.Ends) == 0
+	left := m.Memory.Used == nothing && len(m.finding.Ends) == 0
 	return m.IsLimit() && (left || !m.Memory.Used.OK && t-m.finding.Seen > time.Hour)
 }
 

@@ -4,6 +4,7 @@
 package sampler
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -52,6 +53,16 @@ func offline(t *testing.T) *Offline {
 	o, err := NewOffline(gpu.Info{UUID: "GPU-0"}, Config{SlowInterval: time.Minute, ProcessMax: 64, Detector: detector.DefaultConfig()}, detector.NewHeights())
 	must(t, err)
 	return o
+}
+
+// goOn has one go on from what the other writes to its state file.
+func goOn(t *testing.T, from, to *Offline) {
+	t.Helper()
+	text, err := json.Marshal(histories{Devices: []deviceHistory{*from.loop.history()}})
+	must(t, err)
+	h, err := parseHistories(text)
+	must(t, err)
+	must(t, to.loop.restore(&h.Devices[0]))
 }
 
 // watch judges a sample every 10 s, and returns the last state.
@@ -134,7 +145,7 @@ func (s *sharedGPU) workload(t *testing.T, state *DeviceState) {
 func TestLimitIsRestored(t *testing.T) {
 	s, before, after := sharedGPU{leaks, 10, []gpu.Limit{dmem(16)}}, offline(t), offline(t)
 	s.watch(before, 0, 120*time.Minute)
-	must(t, after.loop.restore(before.loop.history()))
+	goOn(t, before, after)
 	sample := s.at(120*time.Minute - time.Second)
 	sample.Processes[0].Limits = nil
 	equal(t, len(after.Judge(sample).Limited), 0, "limits")
@@ -219,7 +230,7 @@ func crashLoopAt(t *testing.T, limit gpu.Limit) {
 	}
 	before, o := offline(t), offline(t)
 	run(before, 0, 19*time.Minute, lives(true))
-	must(t, o.loop.restore(before.loop.history())) // between two lives
+	goOn(t, before, o) // between two lives
 	state := run(o, 19*time.Minute, 20*time.Minute, lives(true))
 	if want := (gpu.Memory{Total: gpu.Some(limit.Bytes), Used: nothing}); len(state.Limited) != 1 || state.Limited[0].Memory != want {
 		t.Errorf("between two lives: %+v", state.Limited)
@@ -345,7 +356,7 @@ func TestNextLife(t *testing.T) {
 		l := offline(t).loop
 		before := l.newMemory(MemoryState{MemoryKey: MemoryKey{ID: gpu.ProcessID{PID: 7}}, Who: finding.Of(serve)})
 		l.memories[before.MemoryKey] = before
-		l.bound(&c.process, &limit, 0)
+		l.bound(&c.process, &limit)
 		if now := l.memories[keyIn(&c.process, &limit)]; now == nil || now == before != c.same || len(l.memories) != map[bool]int{true: 2, false: 3}[c.same] {
 			t.Errorf("%s: %d memories", name, len(l.memories))
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -170,7 +171,7 @@ func (l *loop) fail(err error) {
 func (l *loop) publishDown(why string) {
 	down := &DeviceState{Info: l.info, Error: why}
 	if last := l.published.Load(); last != nil {
-		down.SampleTime, down.Owner = last.SampleTime, last.Owner
+		down.SampleTime, down.Who = last.SampleTime, last.Who
 	}
 	l.published.Store(down)
 }
@@ -231,7 +232,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	}
 	state := &DeviceState{
 		Info: l.info, Up: true, SampleTime: sample.Time,
-		MemoryState: MemoryState{Memory: sample.Memory, Owner: sample.Owner}, MIGEnabled: sample.MIGEnabled, Status: l.status,
+		MemoryState: MemoryState{Memory: sample.Memory, Who: finding.Of(sample.Owner)}, MIGEnabled: sample.MIGEnabled, Status: l.status,
 		Unattributed: unattributed(l.info, sample), ProcessesKnown: sample.ProcessesKnown, ProcessCount: len(sample.Processes),
 		unresolved: unresolved, unusable: l.processes.unusable, readings: l.readings,
 	}
@@ -247,6 +248,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.processes.bury(l.knows)
 	state.toWall(l.ahead)
 	l.draw(sample, state)
+	maps.DeleteFunc(l.memories, func(_ MemoryKey, m *memory) bool { return m.over(sample.T) })
 	l.said.update(l.logger, state)
 	l.published.Store(state)
 	l.last = state
@@ -306,7 +308,7 @@ func (l *loop) current() *DeviceState {
 		d = *p
 	}
 	if p != nil {
-		d.SampleTime, d.Owner = p.SampleTime, p.Owner
+		d.SampleTime, d.Who = p.SampleTime, p.Who
 	}
 	d.Missed = l.missed.Load()
 	return &d

@@ -75,7 +75,7 @@ func (d *DeviceState) memories() iter.Seq[Domain] {
 
 // InstanceOf returns a GPU instance of which nothing more is known than its sample.
 func InstanceOf(in *gpu.Instance) MemoryState {
-	return MemoryState{MemoryKey: MemoryKey{Instance: gpu.Some(in.ID)}, Profile: in.Profile, Devices: in.Devices, Owner: in.Owner, Memory: in.Memory}
+	return MemoryState{MemoryKey: MemoryKey{Instance: gpu.Some(in.ID)}, Profile: in.Profile, Devices: in.Devices, Who: finding.Of(in.Owner), Memory: in.Memory}
 }
 
 // Name names a memory.
@@ -93,7 +93,7 @@ func (m *Domain) Name() string {
 
 // Sample returns a memory as package finding needs it.
 func (m *Domain) Sample() *finding.Sample {
-	s := &finding.Sample{Name: m.Name(), Now: time.Duration(m.Device.SampleTime.UnixNano()), Memory: m.Memory, Judgement: &m.Judgement, Owner: finding.Of(m.Owner)}
+	s := &finding.Sample{Name: m.Name(), Now: time.Duration(m.Device.SampleTime.UnixNano()), Memory: m.Memory, Judgement: &m.Judgement, Owner: m.Who}
 	for i := range m.Device.Processes {
 		if p := &m.Device.Processes[i]; m.Has(&p.Process) {
 			part := finding.Part{Who: finding.Of(p.Owner), PID: p.ID.PID, Used: p.Used.V, Verdict: &p.Verdict, Grows: p.Grows}

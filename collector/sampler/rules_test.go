@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
@@ -74,7 +75,7 @@ func TestRulesAreAskedByLabels(t *testing.T) {
 		p.Instance = gpu.Some(uint32(3))
 		s, err := flat(1<<30, p)(second)
 		s.MIGEnabled = gpu.Some(true)
-		s.Instances = []gpu.Instance{{ID: 3, Profile: "1g.10gb", Memory: memoryOf(1 << 30)}}
+		s.Instances = []gpu.Instance{{ID: 3, Profile: "1g.10gb", Memory: memoryOf(1 << 30), Owner: &gpu.Owner{Pod: "a"}}}
 		return s, err
 	})
 	a := &asking{}
@@ -106,6 +107,9 @@ func TestRulesAreAskedByLabels(t *testing.T) {
 		}
 		if slices.Sort(named); !slices.Equal(named, []string{"//9", "ml/train-0/"}) { // as their series
 			t.Errorf("workloads %q", named)
+		}
+		for d := range s.State().Devices[1].Domains() {
+			equal(t, d.Sample().Owner, finding.Who{Pod: "a"}, "whose the GPU instance is")
 		}
 		if got := a.all(); !slices.Equal(got, want) {
 			t.Errorf("asked for\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -58,7 +58,7 @@ type DeviceHolder = workload.Holder
 // is in bytes.
 type DeviceState struct {
 	Info gpu.Info
-	// Up says that the GPU can be read now. If not, only Info, Error, SampleTime, Owner, Missed and XIDs mean anything.
+	// Up says that the GPU can be read now. If not, only Info, Error, SampleTime, Who, Missed and XIDs mean anything.
 	Up         bool
 	Error      string     // why the GPU cannot be read; "" while it is Up, or if that is not known
 	SampleTime time.Time  // the wall clock of the last sample; zero before the first
@@ -119,21 +119,20 @@ func (k MemoryKey) Scope() string {
 	return "gpu"
 }
 
-// MemoryState is what is known of a memory of a GPU.
+// MemoryState is what is known of a memory of a GPU. The state file has a part of it.
 type MemoryState struct {
 	MemoryKey
-	Profile string          // of a GPU instance; of a limit, finding.LimitProfile
-	Devices []gpu.MIGDevice // of a GPU instance
-	// Owner is the container that has the GPU or GPU instance, if the source says so; see gpu.Sample.Owner.
-	Owner *gpu.Owner
-	// Who has what the processes with a limit have in common. The labels that they differ in are empty.
-	Who    finding.Who
-	Limits []gpu.Limit
-	Memory gpu.Memory // Total is the smallest limit
+	Profile string          `json:"profile,omitzero"` // of a GPU instance; of a limit, finding.LimitProfile
+	Devices []gpu.MIGDevice `json:"-"`                // of a GPU instance
+	// Who is the container that has the GPU or GPU instance, if the source says so: see gpu.Sample.Owner. Of a limit, it has what the
+	// processes have in common, and the labels that they differ in are empty.
+	Who    finding.Who `json:"labels,omitzero"`
+	Limits []gpu.Limit `json:"-"`
+	Memory gpu.Memory  `json:"memory,omitzero"` // Total is the smallest limit
 	// Judgement is the detector's. Its fields Members, Groups, Exited and Unreleased are nil: see Processes, Workloads,
 	// ExitsNearCapacity and Unreleased of the GPU.
-	Judgement detector.Judgement[gpu.ProcessID]
-	Curve     *Curve // of the used memory; nil if there is none yet
+	Judgement detector.Judgement[gpu.ProcessID] `json:"-"`
+	Curve     *Curve                            `json:"-"` // of the used memory; nil if there is none yet
 }
 
 // ProcessState is what is known of one process on a GPU.

@@ -55,10 +55,7 @@ type deviceHistory struct {
 
 // memoryHistory is that of one memory.
 type memoryHistory struct {
-	MemoryKey
-	Profile string         `json:"profile,omitzero"`
-	Labels  finding.Who    `json:"labels,omitzero"` // of the processes with that limit
-	Memory  gpu.Memory     `json:"memory,omitzero"` // of a limit
+	MemoryState
 	Domain  []byte         `json:"domain"`
 	Finding finding.Memory `json:"finding,omitzero"`
 }
@@ -213,8 +210,8 @@ func outlives(id gpu.ProcessID) bool { return id.Start != 0 }
 // history returns the detector's memory of the loop's GPU.
 func (l *loop) history() *deviceHistory {
 	h := &deviceHistory{UUID: l.info.UUID, Saved: time.Now()}
-	for key, m := range l.memories {
-		h.Memories = append(h.Memories, memoryHistory{MemoryKey: key, Profile: m.Profile, Labels: m.Who, Memory: m.Memory, Domain: m.domain.Save(nil), Finding: m.finding})
+	for _, m := range l.memories {
+		h.Memories = append(h.Memories, memoryHistory{MemoryState: m.MemoryState, Domain: m.domain.Save(nil), Finding: m.finding})
 	}
 	for key, e := range l.processes.entries {
 		p := processHistory{PID: key.id.PID, Start: key.id.Start, Instance: key.instance, Owner: *e.owner, Busy: e.busy}
@@ -232,7 +229,7 @@ func (l *loop) restore(h *deviceHistory) error {
 	}
 	memories, instances := map[MemoryKey]*memory{}, 0
 	for _, in := range h.Memories {
-		m := l.newMemory(MemoryState{MemoryKey: in.MemoryKey, Profile: in.Profile, Who: in.Labels, Memory: in.Memory})
+		m := l.newMemory(in.MemoryState)
 		memories[in.MemoryKey], m.finding = m, in.Finding
 		if in.Instance.OK && !in.IsLimit() {
 			instances++

@@ -493,7 +493,7 @@ func TestSecretOutlivesARestart(t *testing.T) {
 
 func FuzzStateFile(f *testing.F) {
 	file := filepath.Join(f.TempDir(), "state")
-	h := histories{BootID: "a", Devices: []deviceHistory{{UUID: "GPU-0", Memories: []memoryHistory{{Domain: []byte{1}}, {MemoryKey: MemoryKey{Instance: gpu.Some(uint32(1))}}}}}}
+	h := histories{BootID: "a", Devices: []deviceHistory{{UUID: "GPU-0", Memories: []memoryHistory{{Domain: []byte{1}}, {MemoryState: MemoryState{MemoryKey: MemoryKey{Instance: gpu.Some(uint32(1))}}}}}}}
 	must(f, h.write(file))
 	good, err := stateFile.Read(file)
 	must(f, err)
