@@ -206,7 +206,7 @@ func TestBacktestErrors(t *testing.T) {
 		{"--incidents --output=html testdata/leak.csv", "--incidents is for --output=table and json"},
 		{"--unit=B testdata/leak.csv", "--unit is for --query: a log tells its units"},
 		{"--unit=GiB testdata/leak.csv", "choose one of auto, B, MiB"},
-		{"--step=0s testdata/leak.csv", "--step=0s: must be between"},
+		{"--step=0s testdata/leak.csv", "--step=0s: 0s is not between"},
 		{"--step=150ms testdata/leak.csv", "--step=150ms: must be a multiple of 100ms"},
 		{"--capacity=all testdata/leak.csv", "--capacity=all: is not a number of bytes"},
 		{"--timezone=Mars testdata/leak.csv", "--timezone=Mars: is no time zone"},

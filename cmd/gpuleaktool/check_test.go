@@ -31,7 +31,7 @@ func TestCheckConfig(t *testing.T) {
 		},
 		{
 			"--sample.interval=30s " + short, exitWrong, "Checking " + short + "\n",
-			"  FAILED:\n    " + short + ":5: windows: 1m: must be between 5m and 1d\ngpuleaktool: error: 1 file of 1 cannot be used\n",
+			"  FAILED:\n    " + short + ":5: windows: 1m: 1m is not between 5m and 1d\ngpuleaktool: error: 1 file of 1 cannot be used\n",
 		},
 		{short, exitOK, "Checking " + short + "\n  a: 1 rule\n  SUCCESS: 1 group, 1 rule\n", ""},
 		{"", exitWrong, "", "gpuleaktool: error: required argument 'file' not provided; try gpuleaktool check config --help\n"},

@@ -419,7 +419,7 @@ func TestWrongCalls(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{"record", "required flag(s) '--output' not provided; try gpuleaktool record --help"},
 		{"record --output=x --duration=1", "--duration=1: is not a duration, such as 500ms, 90s, 1h30m or 1d"},
-		{"record --output=x --interval=0s", "--interval=0s: must be between 100ms and 1m"},
+		{"record --output=x --interval=0s", "--interval=0s: 0s is not between 100ms and 1m"},
 		{"record --output=x --source.speed=2", "--source.speed needs --source=sim:SCENARIO or --source=replay:FILE: a driver has no speed"},
 		{"record --output=x --source=prometheus:http://a", "--source=prometheus:URL keeps its history itself: gpuleaktool backtest --prometheus.url=URL reads it"},
 		{"record --output=x --source=sim:y", `--source=sim:y: unknown scenario "y": choose one of node, healthy, faulty, crashloop`},

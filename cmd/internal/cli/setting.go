@@ -65,11 +65,8 @@ func parsed[T int | float64 | time.Duration](flag string, p *T, lo, hi T, parse 
 				return err
 			}
 			if !(x >= lo && x <= hi) {
-				read := ""
-				if text := format(x); text != s { // such as 80 without a unit, which is 80B
-					read = "is " + text + ", and "
-				}
-				return fmt.Errorf("%smust be between %s and %s", read, format(lo), format(hi))
+				// A value without a unit, such as 80, shows what it is taken for: 80B.
+				return fmt.Errorf("%s is not between %s and %s", format(x), format(lo), format(hi))
 			}
 			*p = x
 			return nil

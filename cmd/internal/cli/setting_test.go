@@ -29,11 +29,11 @@ func TestValues(t *testing.T) {
 		set, show     string
 		reject, error string
 	}{
-		{Int("x", &n, 1, 5), "5", "5", "6", "--x=6: must be between 1 and 5"},
+		{Int("x", &n, 1, 5), "5", "5", "6", "--x=6: 6 is not between 1 and 5"},
 		{Int("x", &n, 1, 5), "1", "1", "1.5", "--x=1.5: is not a whole number between 1 and 5"},
-		{Float("x", &f, 0, 1), "0.25", "0.25", "NaN", "--x=NaN: must be between 0 and 1"},
-		{Bytes("x", &b, 64<<20, 1<<40), "64GiB", "64GiB", "80", "--x=80: is 80B, and must be between 64MiB and 1TiB"},
-		{Bytes("x", &b, 1, 1<<20), "64KiB", "64KiB", "2MiB", "--x=2MiB: must be between 1B and 1MiB"},
+		{Float("x", &f, 0, 1), "0.25", "0.25", "NaN", "--x=NaN: NaN is not between 0 and 1"},
+		{Bytes("x", &b, 64<<20, 1<<40), "64GiB", "64GiB", "80", "--x=80: 80B is not between 64MiB and 1TiB"},
+		{Bytes("x", &b, 1, 1<<20), "64KiB", "64KiB", "2MiB", "--x=2MiB: 2MiB is not between 1B and 1MiB"},
 		{Duration("x", &d, time.Second, time.Hour), "0.5h", "30m", "", `--x="": is not a duration, such as 500ms, 90s, 1h30m or 1d`},
 		{Checked("x", &s, accept), "yes", "yes", "no\n", `--x="no\n": say yes`},
 		{OneOf("x", &s, "a", "b"), "b", "b", "c", "--x=c: choose one of a, b"},
@@ -61,7 +61,7 @@ func TestWindows(t *testing.T) {
 	for s, want := range map[string]string{
 		"60m": "--w=60m: the window 1h is given twice",
 		"2h":  "--w=2h: there can be 2 windows at most",
-		"2d":  "--w=2d: must be between 1m and 1d",
+		"2d":  "--w=2d: 2d is not between 1m and 1d",
 	} {
 		if err := v.Set(s); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", s, err, want)
