@@ -5,12 +5,9 @@ package pages
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
 	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
@@ -36,39 +33,17 @@ func TestStartSays(t *testing.T) {
 		state *sampler.State
 		want  []string
 	}{
-		"well":      {&sampler.State{Devices: []*sampler.DeviceState{device(0, well), device(1, well)}}, []string{`<h1 class="ok">No leak found on 2 GPUs`, "no leak: 2"}},
-		"one leaks": {&sampler.State{Devices: []*sampler.DeviceState{device(0, well), device(1, leaks)}}, []string{"<h1 class=\"bad\">GPU 1 runs out of memory in 20 min", "leaks: 1", "no leak: 1", `<a href="/predict/gpu-1">`}},
+		"well":      {&sampler.State{Devices: []*sampler.DeviceState{device(0, well), device(1, well)}}, []string{`<h1 class="ok">No leak found on 2 GPUs`}},
+		"one leaks": {&sampler.State{Devices: []*sampler.DeviceState{device(0, well), device(1, leaks)}}, []string{"<h1 class=\"bad\">GPU 1 runs out of memory in 20 min", `<a href="/predict/gpu-1">`}},
 		"no driver": {&sampler.State{DriverReason: "library_not_found"}, []string{`<h1 class="bad">The driver does not answer (library_not_found)`}},
 		"no GPU": {&sampler.State{DriverReason: "library_not_found", PCIDevices: gpu.Some(0)}, []string{
 			`<h1 class="">No GPU found</h1>`, `The driver does not answer (library_not_found). <a href="/runbook#gpudriverdown">What to do</a>`,
 		}},
-		"one lost": {&sampler.State{Devices: []*sampler.DeviceState{device(0, well), {Info: gpu.Info{Index: 1, Name: "T4"}}}}, []string{`<h1 class="bad">GPU 1 (T4) cannot be read`, "cannot be read: 1", "no leak: 1"}},
+		"one lost": {&sampler.State{Devices: []*sampler.DeviceState{device(0, well), {Info: gpu.Info{Index: 1, Name: "T4"}}}}, []string{`<h1 class="bad">GPU 1 (T4) cannot be read`}},
 		"small":    {&sampler.State{Devices: []*sampler.DeviceState{device(0, detector.Verdict{Judged: true, Leak: true, Rate: detector.Of(1), Leaked: detector.Of(1 << 20)})}}, []string{`<h1 class="">GPU 0 leaks`}},
-		"young":    {&sampler.State{Devices: []*sampler.DeviceState{device(0, detector.Verdict{})}}, []string{`<h1 class="">Watching 1 GPU`, "not judged yet: 1"}},
+		"young":    {&sampler.State{Devices: []*sampler.DeviceState{device(0, detector.Verdict{})}}, []string{`<h1 class="">Watching 1 GPU`}},
 	} {
 		says(t, name, start(tt.state), tt.want...)
-	}
-}
-
-// TestCounts has a pod that leaks to its limit, and its GPU, which would be full later: the finding is on the limit alone.
-func TestCounts(t *testing.T) {
-	d := &sampler.DeviceState{Up: true, SampleTime: epoch, MemoryState: sampler.MemoryState{Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: leaking(2 * time.Hour)}}}
-	limit := sampler.MemoryState{MemoryKey: sampler.MemoryKey{Of: "/kubepods/a"}, Profile: finding.LimitProfile, Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: leaking(time.Hour)}}
-	d.Limited = []sampler.MemoryState{limit}
-	for name, c := range map[string]struct {
-		on   []sampler.MemoryKey
-		want []verdictCount
-	}{
-		"on the limit":           {[]sampler.MemoryKey{limit.MemoryKey}, []verdictCount{{"bad", "leaks", 1}}},
-		"of two, one on the GPU": {[]sampler.MemoryKey{limit.MemoryKey, {}}, []verdictCount{{"bad", "leaks", 2}}},
-	} {
-		d.Findings = nil
-		for _, key := range c.on {
-			d.Findings = append(d.Findings, sampler.FindingState{MemoryKey: key, Finding: finding.Finding{Leaking: detector.Of(1)}})
-		}
-		if got := counts(&sampler.State{Time: epoch, Devices: []*sampler.DeviceState{d}}); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
-		}
 	}
 }
 
