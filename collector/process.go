@@ -48,7 +48,7 @@ var processFamily = family{name: "process", enabled: true, metrics: []metric{
 		"GPU memory in bytes that the processes without series of their own hold together.",
 		func(d *sampler.DeviceState) optional { return ifListed(d, float64(d.OtherUsed)) }),
 	counter("gpu_process_exits_near_capacity_total",
-		"Processes that ended while less than 5 % of the GPU's memory was free: they may have died of out-of-memory.",
+		"Processes that ended within a minute after less than 5 % of the GPU's memory was free: they may have died of out-of-memory.",
 		func(d *sampler.DeviceState) optional { return ifListed(d, float64(d.ExitsNearCapacity)) }),
 }}
 

@@ -177,13 +177,15 @@ func TestExitAfterAPeak(t *testing.T) {
 		name   string
 		second int // of the peak: the end is missed at 100
 		first  int // second at which the other one is missed; it has 20 GiB
+		frees  int // seconds that the driver takes for it
 		near   []int
 	}{
-		{"a moment before", 70, 200, []int{1}},
-		{"too long before", 38, 200, nil},
-		{"the other one died of it", 70, 75, []int{2}},
-		{"both died of it", 98, 100, []int{1, 2}},
-		{"after the end of the other one", 90, 75, []int{1}},
+		{"a moment before", 70, 200, 0, []int{1}},
+		{"too long before", 38, 200, 0, nil},
+		{"the other one died of it", 70, 75, 0, []int{2}},
+		{"which takes the driver long", 70, 75, 5, []int{2}},
+		{"both died of it", 98, 100, 0, []int{1, 2}},
+		{"after the end of the other one", 90, 75, 0, []int{1}},
 	} {
 		d := newDomain(t)
 		var near []int
@@ -196,7 +198,7 @@ func TestExitAfterAPeak(t *testing.T) {
 				f.Members = append(f.Members, proc(2, 20*gib))
 			}
 			used := 50 * gib
-			if s == c.second {
+			if s == c.second || s > c.first && s <= c.first+c.frees {
 				used = 78 * gib
 			}
 			f.Used = Of(float64(used))

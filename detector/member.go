@@ -148,7 +148,7 @@ func (d *Domain[K]) member(in *Member[K]) *member {
 // endMember handles the end of a member.
 func (d *Domain[K]) endMember(key K, m *member) {
 	// It may have died at a peak between two frames. What followed when another one had made room did not.
-	near := m.Near > 0 && m.Near >= m.Seen-series.FullBefore && (m.Near > d.past.LeftAt || d.past.LeftAt == d.past.Last)
+	near := m.Near > 0 && m.Near >= m.Seen-series.FullBefore && (m.Near >= d.past.LeftAt+process.ReleaseGrace || d.past.LeftAt == d.past.Last)
 	if m.Held.OK && m.Held.V >= crestExit*float64(d.past.Top) {
 		d.past.Crest, d.past.LeftAt = stat.Crest[stat.Bytes]{}, d.past.Last
 		d.past.Fullness.Left = true

@@ -11,8 +11,7 @@ Once PyTorch, TensorFlow, JAX or CuPy is imported into the main interpreter, a t
 seconds, and writes the answer into 4,096 bytes of memory that the exporter reads through
 /proc. README.md has the layout. GPU_LEAK_PROBE=off turns it off.
 
-It never raises into the program, never allocates on the GPU and never initialises a
-framework. It waits for the exporter only when PyTorch is refused memory: for a second, once a minute at most.
+It never raises into the program, never allocates on the GPU and never initialises a framework.
 It changes nothing, unless the program calls install(empty_cache_at=0.92).
 """
 
@@ -45,7 +44,7 @@ _MAX_SITES = 20
 _MAX_FRAMES = 32
 _MAX_NAME = 300
 
-_REFUSAL_WAIT = 1.0  # seconds that an out-of-memory takes: the exporter reads the page once in them
+_REFUSAL_WAIT = 0.5  # seconds for which an out-of-memory waits for an answer that is being written
 _REFUSAL_PAUSE = 60.0  # seconds between two that are told
 _REFUSAL_LINES = 10
 _REFUSAL_SIZE = _WRITTEN - 64 - _RECORDS * 192  # what the records leave
@@ -531,14 +530,14 @@ class _Refusals:
             pass  # PyTorch is older, or was built without CUDA, or its allocator calls nobody
 
     def _tell(self, probe, torch, ordinal, asked, _total, _free):
-        """Is called by the thread that was refused. The program may survive it, so it waits for a second a minute at most."""
+        """Is called by the thread that was refused. The exporter has the page open, and reads it after the end of the program, too."""
         import time
 
         now = time.monotonic()
         if self._last is not None and now - self._last < _REFUSAL_PAUSE:
             return
         self._last = now
-        if not probe._asking.acquire(timeout=_REFUSAL_WAIT / 2):
+        if not probe._asking.acquire(timeout=_REFUSAL_WAIT):
             return
         try:
             page = probe._page
@@ -549,7 +548,6 @@ class _Refusals:
             page.write(page.records)
         finally:
             probe._asking.release()
-        time.sleep(max(0, now + _REFUSAL_WAIT - time.monotonic()))
 
     def _lines(self, torch, ordinal):
         """Returns what holds most: by line of code, if PyTorch records where it allocates, or else the largest blocks."""

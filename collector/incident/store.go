@@ -25,6 +25,8 @@ import (
 const (
 	// Most is how many incidents an exporter keeps. Half of them can be of one minute: in a storm the others are only counted.
 	Most = 64
+	// late is how long after another one an incident comes at most that was before it.
+	late = 2 * time.Minute
 	// Page is where the exporter shows incidents, each at its ID.
 	Page   = "/incidents"
 	prefix = "incident-"
@@ -97,7 +99,12 @@ func (s *Store) Add(i *Incident) {
 		for same := 2; slices.ContainsFunc(list, func(x *Incident) bool { return x.ID == i.ID }); same++ {
 			i.ID = fmt.Sprintf("%s-%d", id, same)
 		}
-		s.now.List = slices.Insert(list[:min(len(list), s.most-1)], 0, i)
+		at := 0
+		for at < len(list) && i.Time.Before(list[at].Time) && list[at].Time.Sub(i.Time) < late {
+			at++
+		}
+		list = slices.Insert(list, at, i)
+		s.now.List = list[:min(len(list), s.most)]
 	}
 	s.mu.Unlock()
 	if !storm {

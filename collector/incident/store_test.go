@@ -226,6 +226,19 @@ func TestWhatFailsIsTriedAgain(t *testing.T) {
 	testkit.Equal(t, string(text), "it was written", "what was on the disk")
 }
 
+// TestLate has an incident come after a later one, and one of a clock that was set back: the newest stays the last one that is kept.
+func TestLate(t *testing.T) {
+	s := NewStore("", Most, nil)
+	for _, after := range []time.Duration{30 * time.Second, 0, -time.Hour} {
+		s.Add(later(after))
+	}
+	var times []time.Time
+	for _, i := range kept(s) {
+		times = append(times, i.Time)
+	}
+	testkit.Equal(t, times, []time.Time{later(0).Time, later(30 * time.Second).Time, later(-time.Hour).Time}, "times")
+}
+
 // TestStorm has a thousand deaths in a minute, on several GPUs at once and with a clock that was set back: all are counted, half of
 // the places stay with what was before, and each ID is there once.
 func TestStorm(t *testing.T) {

@@ -134,12 +134,13 @@ func (h *hour) add(t time.Duration, x float32) {
 // course returns the highest use in each step from one time to another, and that of the last minute, or else the last one that is known:
 // a program may die at a peak.
 func (h *hour) course(from, to time.Duration) (list []gpu.Opt[uint64], high gpu.Opt[uint64]) {
+	var at time.Duration
 	for t := from; t <= to; t += incident.Step {
 		step := uint32(t/incident.Step) + 1
 		b := h[step%uint32(len(h))]
 		v := gpu.Some(uint64(b.high)).If(b.step == step)
-		if list = append(list, v); v.OK && (t <= to-time.Minute || v.V >= high.V) {
-			high = v
+		if list = append(list, v); v.OK && (at <= to-time.Minute || v.V >= high.V) {
+			high, at = v, t
 		}
 	}
 	return list, high

@@ -213,7 +213,7 @@ func TestHour(t *testing.T) {
 		high    gpu.Opt[uint64]
 	}{
 		"the highest in each step": {[]sample{{0, used(1)}, {9, used(3)}, {9, used(2)}, {10, used(0)}}, 0, []gpu.Opt[uint64]{used(3), used(0)}, used(3)},
-		"a peak long ago":          {[]sample{{0, used(9)}, {10, used(8)}, {60, used(1)}, {70, used(2)}}, 0, []gpu.Opt[uint64]{used(9), used(8), none, none, none, none, used(1), used(2)}, used(8)},
+		"a peak long ago":          {[]sample{{0, used(9)}, {10, used(8)}, {60, used(1)}, {70, used(2)}}, 0, []gpu.Opt[uint64]{used(9), used(8), none, none, none, none, used(1), used(2)}, used(2)},
 		"a gap":                    {[]sample{{5, used(1)}, {35, used(2)}}, 0, []gpu.Opt[uint64]{used(1), none, none, used(2)}, used(2)},
 		"use that is not known":    {[]sample{{0, used(1)}, {10, none}, {20, none}}, 0, []gpu.Opt[uint64]{used(1), none, none}, used(1)},
 		"the clock goes back":      {[]sample{{500, used(1)}, {3, used(2)}, {12, used(4)}}, 0, []gpu.Opt[uint64]{used(2), used(4)}, used(4)},

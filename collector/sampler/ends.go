@@ -18,6 +18,8 @@ import (
 const (
 	// maxEnds bounds the processes that wait for an answer.
 	maxEnds = 256
+	// firstAsked is the age of an end at the first question, at least: its incident is there by then.
+	firstAsked = time.Second
 	// askInterval is the time from one question to the next, and askedUntil how long after an end somebody is asked.
 	askInterval = 3 * time.Second
 	askedUntil  = time.Minute
@@ -76,15 +78,20 @@ func (e *ends) ask(ctx context.Context) {
 	e.mu.Lock()
 	waiting := slices.Clone(e.waiting)
 	e.mu.Unlock()
-	asked, codes := len(waiting), map[string]gpu.Opt[int32]{}
+	asked, codes, final := len(waiting), map[string]gpu.Opt[int32]{}, map[string]bool{}
 	waiting = slices.DeleteFunc(waiting, func(l departed) bool {
-		if ctx.Err() != nil || time.Since(l.since) >= askedUntil+askInterval {
+		switch age := time.Since(l.since); {
+		case ctx.Err() != nil || age >= askedUntil:
 			return true // the exporter ends, or the runtime is slow
+		case age < firstAsked:
+			return false
 		}
-		code, known := e.owners.Ended(ctx, l.container)
-		codes[l.container] = code
-		told := known && (!endedWell(code) || l.runs == 0 || e.heights.Ended(l.runs, l.at))
-		return told || time.Since(l.since) >= askedUntil
+		code, again := codes[l.container]
+		if !again {
+			code, final[l.container] = e.owners.Ended(ctx, l.container)
+			codes[l.container] = code
+		}
+		return final[l.container] && (!endedWell(code) || l.runs == 0 || e.heights.Ended(l.runs, l.at))
 	})
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -97,7 +104,7 @@ func endedWell(code gpu.Opt[int32]) bool { return code.OK && (code.V == 0 || cod
 
 // settle notes exit codes in an incident. Once no other will come, it tells the incident and returns true. It needs e.mu.
 func (e *ends) settle(i *incident.Incident, codes map[string]gpu.Opt[int32]) bool {
-	well := true
+	well := i.Ended <= len(i.Processes) // or else some of them are not known
 	for k := range i.Processes {
 		p := &i.Processes[k]
 		if !p.Ended {

@@ -83,10 +83,10 @@ func TestEnds(t *testing.T) {
 		{"at once", 7, "c1", []end{well}, 1},
 		{"later", 7, "c1", []end{unknown, unknown, well}, 3},
 		{"badly", 7, "c1", []end{badly}, 1},
-		{"never", 7, "c1", []end{unknown}, 20},
+		{"never", 7, "c1", []end{unknown}, 19},
 		{"in no container", 7, "", []end{well}, 0},
 		{"of no name", 0, "c1", []end{well}, 1},
-		{"another program", 8, "c1", []end{well}, 20},
+		{"another program", 8, "c1", []end{well}, 19},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestEndsAreBounded(t *testing.T) {
 	e = &ends{owners: &owners{ended: func() (code gpu.Opt[int32], known bool) {
 		e.add(1, "c2", 0) // while somebody is asked
 		return gpu.Some(int32(1)), true
-	}}, incidents: incident.NewStore("", incident.Most, nil), waiting: []departed{{since: time.Now()}}}
+	}}, incidents: incident.NewStore("", incident.Most, nil), waiting: []departed{{since: time.Now().Add(-firstAsked)}}}
 	e.ask(t.Context())
 	if len(e.waiting) != 1 || e.waiting[0].container != "c2" {
 		t.Errorf("%+v wait", e.waiting)

@@ -164,6 +164,7 @@ func TestGoodEnd(t *testing.T) {
 		"badly, not yet":              {[]string{"c1"}, []end{unknown, unknown, badly}, 6 * time.Second, 0},
 		"badly, later":                {[]string{"c1"}, []end{unknown, unknown, badly}, 12 * time.Second, 1},
 		"one well, the other unknown": {[]string{"c1", ""}, []end{well}, 6 * time.Second, 1},
+		"one of nine badly":           {[]string{"c1", "c1", "c1", "c1", "c1", "c1", "c1", "c1", "c1"}, []end{well}, 6 * time.Second, 1}, // eight are told of
 		"unknown":                     {[]string{"c1"}, []end{unknown}, 70 * time.Second, 1},
 		"in no container":             {[]string{""}, []end{well}, 6 * time.Second, 1},
 	} {
@@ -174,7 +175,7 @@ func TestGoodEnd(t *testing.T) {
 				}
 				var list []gpu.Process
 				for n, container := range c.containers {
-					p := process(uint32(n+1), 39<<30)
+					p := process(uint32(n+1), 78<<30/uint64(len(c.containers)))
 					p.Owner = &gpu.Owner{Process: "train.py", ContainerID: container, Runs: 1}
 					list = append(list, p)
 				}

@@ -24,7 +24,7 @@ type memory struct {
 	MemoryState // of a limit, at the last sample that told of it; else, and from the state file, only what names it
 	domain      *detector.Domain[gpu.ProcessID]
 	finding     finding.Memory
-	died        []processKey // since the last verdict, while it was full
+	died        []processKey // since the last verdict, within a minute after it was full
 	history     history
 	curve       *Curve // of history, as it was made last
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -245,10 +246,11 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.locate(sample, state)
 	state.ExitsNearCapacity = l.exits
 	l.find(state)
+	maps.DeleteFunc(l.memories, func(_ MemoryKey, m *memory) bool { return m.over(sample.T) })
+	state.Limited = slices.DeleteFunc(state.Limited, func(x MemoryState) bool { return l.memories[x.MemoryKey] == nil })
 	l.processes.bury(l.knows)
 	state.toWall(l.ahead)
 	l.draw(sample, state)
-	maps.DeleteFunc(l.memories, func(_ MemoryKey, m *memory) bool { return m.over(sample.T) })
 	l.said.update(l.logger, state)
 	l.published.Store(state)
 	l.last = state

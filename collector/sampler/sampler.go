@@ -249,7 +249,7 @@ func (s *Sampler) supervise(ctx context.Context) {
 	}
 }
 
-// driver returns why the driver does not answer, and logs that when it changes. The source of a fleet logs its failures itself.
+// driver returns why the driver does not answer, and logs that when it changes.
 func (s *Sampler) driver(before string, err error) (reason string) {
 	if err != nil {
 		reason = "unknown"
@@ -264,7 +264,7 @@ func (s *Sampler) driver(before string, err error) (reason string) {
 		}
 	}
 	switch {
-	case reason == before || err != nil && s.cfg.Fleet:
+	case reason == before:
 	case err != nil:
 		level.Error(s.cfg.Logger).Log("msg", "no GPU can be read, will try again", "reason", reason, "err", err)
 	case before != ReasonStarting:

@@ -266,27 +266,24 @@ func TestHungCallCostsItsGPUAlone(t *testing.T) {
 	}, func() { close(release) })
 }
 
-// TestDriverThatComesLate has the log say once that no GPU can be read: that of a fleet's source has said so itself.
 func TestDriverThatComesLate(t *testing.T) {
-	for fleet, told := range map[bool]int{false: 1, true: 0} {
-		source := &scriptSource{err: &gpu.DriverError{Reason: "library_not_found", Err: errors.New("no such file")}}
-		runSampler(t, source, func(c *Config) { c.Fleet = fleet }, func(s *Sampler, out *lines) {
-			if r := s.State().DriverReason; r != "starting" && r != "library_not_found" {
-				t.Errorf("reason %q at the start", r)
-			}
-			after(time.Minute)
-			if st := s.State(); st.DriverReason != "library_not_found" || len(st.Devices) != 0 {
-				t.Errorf("without a driver: %+v", st)
-			}
-			out.says(t, told, "no GPU can be read")
-			source.set(nil, newGPU(0, flat(1<<30)))
-			after(3 * time.Second)
-			if st := s.State(); st.DriverReason != "" || len(st.Devices) != 1 || !st.Devices[0].Up {
-				t.Errorf("three seconds after the driver came: %+v", st)
-			}
-			out.says(t, 1, "can be read again")
-		})
-	}
+	source := &scriptSource{err: &gpu.DriverError{Reason: "library_not_found", Err: errors.New("no such file")}}
+	runSampler(t, source, nil, func(s *Sampler, out *lines) {
+		if r := s.State().DriverReason; r != "starting" && r != "library_not_found" {
+			t.Errorf("reason %q at the start", r)
+		}
+		after(time.Minute)
+		if st := s.State(); st.DriverReason != "library_not_found" || len(st.Devices) != 0 {
+			t.Errorf("without a driver: %+v", st)
+		}
+		out.says(t, 1, "no GPU can be read")
+		source.set(nil, newGPU(0, flat(1<<30)))
+		after(3 * time.Second)
+		if st := s.State(); st.DriverReason != "" || len(st.Devices) != 1 || !st.Devices[0].Up {
+			t.Errorf("three seconds after the driver came: %+v", st)
+		}
+		out.says(t, 1, "can be read again")
+	})
 }
 
 func TestHangInTheListOfDevices(t *testing.T) {

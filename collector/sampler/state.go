@@ -79,7 +79,7 @@ type DeviceState struct {
 	ProcessCount      int
 	OtherProcesses    int
 	OtherUsed         uint64
-	ExitsNearCapacity uint64           // processes that ended while the GPU was nearly full
+	ExitsNearCapacity uint64           // processes that ended within a minute after the GPU was nearly full
 	Workloads         []WorkloadState  // the pods and jobs with two processes or more, or with a limit
 	Unreleased        []EndState       // whose memory has stayed, ordered by instance, pid and start
 	Findings          []FindingState   // what alerts say of its memories

@@ -98,6 +98,9 @@ func (c *containers) find(id string) (p place, done bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p, ok := c.answers.get(id); ok {
+		if p.incomplete && c.err != nil { // else it is being asked for
+			c.want(id)
+		}
 		return p, !p.incomplete
 	}
 	if c.want(id) {
@@ -181,7 +184,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// ask makes a list for the waiting containers; asked is false if there are none. If there is no list nothing waits any more:
+// ask makes a list for the waiting containers; asked is false if there are none. After an error nothing waits any more:
 // find brings back the containers that are still of interest.
 func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 	c.mu.Lock()
@@ -199,20 +202,26 @@ func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 		return true, err
 	}
 	for id := range waiting { // now that the pods are known: one of these calls may take as long as the list may
-		if p, listed := places[id]; listed {
-			variables, failed := environment(ctx, socket, id)
-			p.variables, p.incomplete = variables, failed != nil
-			c.mu.Lock()
-			c.answers.put(id, p)
-			if failed != nil && ctx.Err() == nil {
-				err = fmt.Errorf("ask the runtime at %s for the limits of a container: %w", socket, failed)
-				c.err = err
-				c.want(id) // once it has answered for the others
-			}
-			c.mu.Unlock()
+		p, listed := places[id]
+		if !listed {
+			continue
 		}
+		p.variables, err = environment(ctx, socket, id)
+		if ctx.Err() != nil {
+			return true, ctx.Err()
+		}
+		c.mu.Lock()
+		if err != nil { // it is not asked for the others now: new containers wait for the next list
+			err = fmt.Errorf("ask the runtime at %s for the limits of a container: %w", socket, err)
+			c.err = err
+			c.mu.Unlock()
+			return true, err
+		}
+		p.incomplete = false
+		c.answers.put(id, p)
+		c.mu.Unlock()
 	}
-	return true, err
+	return true, nil
 }
 
 // answered notes how a list went, and returns its error.

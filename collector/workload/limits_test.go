@@ -107,8 +107,14 @@ func TestStatusFails(t *testing.T) {
 		t.Errorf("while the runtime is too busy: %+v, final %v", p, done)
 	}
 	wantProblem(t, c, socket, "limits of a container", "too busy")
-	delays = append(delays, <-pauses, <-pauses)
+	for range 2 {
+		c.find(idA)
+		delays = append(delays, <-pauses)
+	}
 	equal(t, delays, []time.Duration{1e9, 2e9, 1e9}, "pauses of")
+	c.mu.Lock()
+	equal(t, len(c.waiting), 0, "waited for after that")
+	c.mu.Unlock()
 	known(t, c, idA, place{namespace: "ml", pod: "a-0", container: "main", variables: "CUDA_DEVICE_MEMORY_LIMIT=1g"})
 	noProblem(t, c)
 }

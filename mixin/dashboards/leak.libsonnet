@@ -366,7 +366,7 @@ local panel = import '../lib/panel.libsonnet';
       ] },
       annotations: { list: [
         annotation('Leak began', with('gpu_process_leak_start_timestamp_seconds{%(instance)s} @ $now * 1000'), 'Leak began: {{process}} {{pid}}', 'orange'),
-        annotation('Ended while full', rose('gpu_process_exits_near_capacity_total{%(gpu)s}'), 'A process ended while less than 5 % of the memory was free', 'purple'),
+        annotation('Ended while full', rose('gpu_process_exits_near_capacity_total{%(gpu)s}'), 'A process ended within a minute after less than 5 % of the memory was free', 'purple'),
       ] },
       panels: panel.grid([
         { height: 5, panels: summary, widths: [5, 6, 5, 3, 5] },

@@ -521,9 +521,7 @@ def scenario_refused():
 
     def run():
         time.sleep(0.2)
-        began = time.monotonic()
         refuse()
-        took.append(probe._REFUSAL_WAIT <= time.monotonic() - began)
         told = probe._probe._page.refusal
         refuse()  # within a minute: it is not told
         took.append(probe._probe._page.refusal is told)
@@ -537,7 +535,7 @@ def scenario_refused():
     thread.start()
     say(os.getpid())
     thread.join()
-    assert took == [True] * 3 and own == [(0, 2 * GIB, 80 * GIB, GIB)] * 3 and len(observers) == 2, (took, own, observers)
+    assert took == [True] * 2 and own == [(0, 2 * GIB, 80 * GIB, GIB)] * 3 and len(observers) == 2, (took, own, observers)
     observers[1]()  # with what another version of PyTorch may tell: it raises nothing
     os.environ["GPU_LEAK_PROBE_SITES"] = "off"
     assert refusals._lines(torch.module, 0) == [{"line": "", "bytes": GIB}] * 2
