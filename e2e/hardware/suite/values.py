@@ -257,12 +257,16 @@ def kept_utilization(results, title, python, library, uuid):
 
 
 def compare(results, title, exporter, uuid, python, library, drift=0):
-    """Compares all values, again while they differ. drift is by how many bytes a second
+    """Compares all values, again while the same ones differ. drift is by how many bytes a second
     memory may move."""
     print(title, flush=True)
+    lasting = None
     for _ in range(TRIES):
         skipped, comparison, metrics = once(results, title, exporter, uuid, python, library, drift)
-        if not comparison.problems:
+        about = {re.sub(r"\d[\d.e+-]*", "", problem): problem for problem in comparison.problems}
+        lasting = [what for what in about if lasting is None or what in lasting]
+        comparison.problems = [about[what] for what in lasting]
+        if not lasting:
             break
     for what, why in skipped:
         results.skip(title + ", " + what, why)
