@@ -35,15 +35,20 @@ type departed struct {
 	since     time.Time     // when its end was noticed
 }
 
-// ends asks how the containers of ended processes have ended, tells heights of those that ended well, and incidents of the others.
-// Outside of Kubernetes nobody knows.
+// held is the incident of processes that have ended. If all of them ended well, it is none; else tell is called.
+type held struct {
+	*incident.Incident
+	tell func()
+}
+
+// ends asks how the containers of ended processes have ended, and tells heights of those that ended well. Outside of Kubernetes nobody
+// knows.
 type ends struct {
-	heights   *detector.Heights
-	owners    Owners
-	incidents *incident.Store
-	mu        sync.Mutex // never held while somebody is asked
-	waiting   []departed
-	held      []*incident.Incident // of them, and of processes that nobody can be asked for
+	heights *detector.Heights
+	owners  Owners
+	mu      sync.Mutex // never held while somebody is asked
+	waiting []departed
+	held    []held // of them, and of processes that nobody can be asked for
 }
 
 // add notes the end of a process of that program. at is the time of its last sample. It never blocks: beyond maxEnds, ends stay
@@ -59,18 +64,17 @@ func (e *ends) add(runs detector.Program, container string, at time.Duration) {
 	}
 }
 
-// hold keeps the incident of processes that have ended, and reports whether it did. If all of them ended well, it is none.
-func (e *ends) hold(i *incident.Incident) bool {
-	if e == nil {
-		return false
+// hold keeps an incident until that is known. One too many is told at once.
+func (e *ends) hold(i held) {
+	if e != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if len(e.held) < incident.Most {
+			e.held = append(e.held, i)
+			return
+		}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.held) == incident.Most {
-		return false
-	}
-	e.held = append(e.held, i)
-	return true
+	i.tell()
 }
 
 // ask asks for the containers, and forgets the processes that will not have another answer.
@@ -96,14 +100,14 @@ func (e *ends) ask(ctx context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.waiting = append(waiting, e.waiting[asked:]...)
-	e.held = slices.DeleteFunc(e.held, func(i *incident.Incident) bool { return e.settle(i, codes) })
+	e.held = slices.DeleteFunc(e.held, func(i held) bool { return e.settle(i, codes) })
 }
 
 // endedWell reports whether a program that ended so had no error.
 func endedWell(code gpu.Opt[int32]) bool { return code.OK && (code.V == 0 || code.V == sigterm) }
 
 // settle notes exit codes in an incident. Once no other will come, it tells the incident and returns true. It needs e.mu.
-func (e *ends) settle(i *incident.Incident, codes map[string]gpu.Opt[int32]) bool {
+func (e *ends) settle(i held, codes map[string]gpu.Opt[int32]) bool {
 	well := i.Ended <= len(i.Processes) // or else some of them are not known
 	for k := range i.Processes {
 		p := &i.Processes[k]
@@ -117,7 +121,7 @@ func (e *ends) settle(i *incident.Incident, codes map[string]gpu.Opt[int32]) boo
 		well = well && endedWell(p.ExitCode)
 	}
 	if !well {
-		e.incidents.Add(i)
+		i.tell()
 	}
 	return true
 }

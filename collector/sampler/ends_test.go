@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -91,7 +90,7 @@ func TestEnds(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				owners, asked := containerEnds(c.answers...)
-				e := &ends{heights: endedIn(t, 7, at), owners: owners, incidents: incident.NewStore("", incident.Most, nil)}
+				e := &ends{heights: endedIn(t, 7, at), owners: owners}
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := inBackground(ctx, every(askInterval, func() { e.ask(ctx) }))
 				e.add(c.runs, c.container, at)
@@ -126,7 +125,7 @@ func endedIn(t *testing.T, runs detector.Program, at time.Duration) *detector.He
 func TestEndsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owners, asked := containerEnds(badly)
-		e := &ends{heights: detector.NewHeights(), owners: owners, incidents: incident.NewStore("", incident.Most, nil)}
+		e := &ends{heights: detector.NewHeights(), owners: owners}
 		for i := range 3 * maxEnds {
 			e.add(1, strconv.Itoa(i), 0)
 		}
@@ -145,7 +144,7 @@ func TestEndsAreBounded(t *testing.T) {
 	e = &ends{owners: &owners{ended: func() (code gpu.Opt[int32], known bool) {
 		e.add(1, "c2", 0) // while somebody is asked
 		return gpu.Some(int32(1)), true
-	}}, incidents: incident.NewStore("", incident.Most, nil), waiting: []departed{{since: time.Now().Add(-firstAsked)}}}
+	}}, waiting: []departed{{since: time.Now().Add(-firstAsked)}}}
 	e.ask(t.Context())
 	if len(e.waiting) != 1 || e.waiting[0].container != "c2" {
 		t.Errorf("%+v wait", e.waiting)

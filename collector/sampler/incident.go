@@ -26,12 +26,15 @@ func (l *loop) tell(i *incident.Incident, key MemoryKey, now *DeviceState, about
 	i.GPU, i.UUID, i.Memory, i.Capacity = l.info.IndexLabel(), l.info.UUID, of.Name(), of.Memory.Capacity()
 	i.Finding = l.findingOn(of, m)
 	to := cmp.Or(m.finding.Seen, of.Judgement.T) // nothing is found on the whole of a GPU in MIG mode
+	var ends []finding.End
 	for _, key := range about {
 		if e := l.processes.entry(key); !e.listed {
-			i.Ended++
 			to = max(to, e.seen)
+			// The next life may begin in the very frame that misses it.
+			ends = append(ends, finding.End{Who: finding.Of(e.owner), Began: e.first, At: cmp.Or(e.seen, of.Judgement.T)})
 		}
 	}
+	i.Ended = len(ends)
 	from := (to - incident.Span).Truncate(incident.Step)
 	i.Time, i.Start, i.Step = l.wall(to), l.wall(from), incident.Step.Seconds()
 	i.Course, i.Used = m.history.hour.course(from, to)
@@ -50,9 +53,18 @@ func (l *loop) tell(i *incident.Incident, key MemoryKey, now *DeviceState, about
 		u.Course, u.Used = e.history.hour.course(from, to)
 		i.Processes = append(i.Processes, u)
 	}
-	if i.Kind != incident.OutOfMemory && i.Kind != incident.Limit || !l.sampler.ends.hold(i) {
+	if i.Kind != incident.OutOfMemory && i.Kind != incident.Limit {
 		l.sampler.cfg.Incidents.Add(i)
+		return
 	}
+	crashed := m.crashed
+	l.sampler.ends.hold(held{i, func() {
+		l.sampler.cfg.Incidents.Add(i)
+		select {
+		case crashed <- ends:
+		default: // enough are known
+		}
+	}})
 }
 
 // findingOn returns what was said of a memory at the last sample.

@@ -200,6 +200,33 @@ func TestGoodEnd(t *testing.T) {
 	equal(t, len(incident.NewStore(dir, incident.Most, nil).Now().List), 1, "incidents on the disk after it")
 }
 
+// TestJobsThatEndWell has jobs fill the memory of a GPU, or their limit, one after the other: they are a crash loop unless they end well.
+func TestJobsThatEndWell(t *testing.T) {
+	for _, limit := range []uint64{0, 68 << 30} {
+		for answer, want := range map[end]bool{well: false, badly: true} {
+			o, _ := containerEnds(unknown, answer)
+			d := newGPU(0, func(second int) (gpu.Sample, error) {
+				s, err := looping(second)
+				job := &s.Processes[len(s.Processes)-1]
+				if job.Owner = (&gpu.Owner{Process: "train.py", ContainerID: "c1"}); limit > 0 && job.ID.PID != 2 {
+					s.Memory.Total = gpu.Some(uint64(160 << 30))
+					job.Limits = []gpu.Limit{{Source: gpu.LimitDmem, Of: "/c1", Bytes: limit}}
+				}
+				return s, err
+			})
+			runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, _ *lines) {
+				after(4080 * time.Second)
+				list := s.State().Devices[0].Findings
+				i := slices.IndexFunc(list, func(f FindingState) bool { return f.CrashLoop })
+				equal(t, i >= 0, want, "a crash loop of jobs that end %d, at a limit of %d", answer, limit)
+				if i >= 0 {
+					equal(t, list[i].IsLimit(), limit > 0, "is it of the limit")
+				}
+			})
+		}
+	}
+}
+
 // TestSeveralDie has three processes die at once, one of which is too young for series: the largest comes first.
 func TestSeveralDie(t *testing.T) {
 	d := newGPU(0, func(second int) (gpu.Sample, error) {

@@ -24,7 +24,9 @@ type memory struct {
 	MemoryState // of a limit, at the last sample that told of it; else, and from the state file, only what names it
 	domain      *detector.Domain[gpu.ProcessID]
 	finding     finding.Memory
-	died        []processKey // since the last verdict, within a minute after it was full
+	died        []processKey       // since the last verdict, within a minute after it was full
+	diedAt      time.Duration      // the last sample of the last one of these
+	crashed     chan []finding.End // of those that did not end well, since the last verdict
 	history     history
 	curve       *Curve // of history, as it was made last
 }
@@ -189,7 +191,7 @@ func (l *loop) ended(x *detector.Exit[gpu.ProcessID], d *Domain) {
 	}
 	if x.NearCapacity {
 		m := l.memories[d.MemoryKey]
-		m.died = append(m.died, key)
+		m.died, m.diedAt = append(m.died, key), e.seen
 	}
 	if e.seen > 0 {
 		l.sampler.ends.add(finding.RunsOn(e.owner, l.info.Name, d.Profile), e.owner.ContainerID, e.seen)
@@ -197,16 +199,6 @@ func (l *loop) ended(x *detector.Exit[gpu.ProcessID], d *Domain) {
 	if x.NearCapacity && !d.IsLimit() { // that is told of the GPU
 		l.exits++
 	}
-}
-
-// endOf returns the end of a process that was missed at time t.
-func (l *loop) endOf(key processKey, t time.Duration) finding.End {
-	e := l.processes.entry(key)
-	end := finding.End{Who: finding.Of(e.owner), At: t}
-	if e.seen > 0 {
-		end.Began, end.At = e.first, e.seen // the next life may begin in the very frame that misses it
-	}
-	return end
 }
 
 // knows reports whether the detector can still name a process.
@@ -223,9 +215,6 @@ func (l *loop) find(state *DeviceState) {
 			continue // nothing is known of it this time
 		}
 		m, s := l.memory(d.MemoryKey), d.Sample()
-		for _, key := range m.died {
-			s.Ends = append(s.Ends, l.endOf(key, d.Judgement.T))
-		}
 		m.died = slices.DeleteFunc(m.died, func(key processKey) bool { return slices.Contains(told, key) })
 		told = append(told, m.died...)
 		kind := incident.OutOfMemory
@@ -236,6 +225,10 @@ func (l *loop) find(state *DeviceState) {
 		if len(m.died) > 0 {
 			l.tell(&incident.Incident{Kind: kind}, d.MemoryKey, state, m.died...)
 		}
+		m.died = nil
+		for len(m.crashed) > 0 {
+			s.Ends = append(s.Ends, <-m.crashed...)
+		}
 		s.FillsWithin = l.sampler.cfg.Detector.FillsWithin
 		for _, f := range m.finding.Judge(s) {
 			if d.IsLimit() {
@@ -243,7 +236,6 @@ func (l *loop) find(state *DeviceState) {
 			}
 			state.Findings = append(state.Findings, FindingState{MemoryKey: d.MemoryKey, Finding: f})
 		}
-		m.died = nil
 	}
 	state.firstEnd(l.published.Load())
 }

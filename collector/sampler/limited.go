@@ -109,9 +109,10 @@ func (m *memory) sum(sample *gpu.Sample) (known bool) {
 }
 
 // over reports whether a limit can be forgotten: no process is within it, and none has died at it within the hour, whose next life would go
-// on there. Where that stays unknown, as on coherent memory or if nobody tells the limit any more, it takes an hour.
+// on there; it takes a minute to know whether it ended well. Where that stays unknown, as on coherent memory or if nobody tells the limit
+// any more, it takes an hour.
 func (m *memory) over(t time.Duration) bool {
-	left := m.Memory.Used == nothing && len(m.finding.Ends) == 0
+	left := m.Memory.Used == nothing && len(m.finding.Ends) == 0 && t-m.diedAt > 2*askedUntil
 	return m.IsLimit() && (left || !m.Memory.Used.OK && t-m.finding.Seen > time.Hour)
 }
 

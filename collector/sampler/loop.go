@@ -194,7 +194,7 @@ func (l *loop) forget() {
 		return
 	}
 	l.lost, l.instances, l.last = true, gpu.Opt[int]{}, nil
-	*l.whole = memory{domain: l.whole.domain}
+	*l.whole = memory{domain: l.whole.domain, crashed: l.whole.crashed}
 	l.whole.domain.Reset(detector.ReasonDeviceReset)
 	clear(l.memories)
 	l.memories[wholeGPU] = l.whole

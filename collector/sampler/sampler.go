@@ -104,7 +104,7 @@ func New(source gpu.Source, cfg Config) (*Sampler, error) {
 	if cfg.Owners != nil {
 		cfg.Owners.NameWith(s.secret)
 		s.jobs.Store(&jobsState{})
-		s.ends = &ends{heights: s.heights, owners: cfg.Owners, incidents: cfg.Incidents}
+		s.ends = &ends{heights: s.heights, owners: cfg.Owners}
 	}
 	s.Configure(cfg.Resolve)
 	return s, nil
