@@ -133,7 +133,7 @@ func (s *Sample) growth(f *Finding, near bool) Message {
 	if near && s.Judgement.Page {
 		m.Severity, m.Advice = Page, "Save a checkpoint, then restart what grows."
 	}
-	if v.Pattern == detector.PatternCrashLoop {
+	if f.CrashLoop || v.Pattern == detector.PatternCrashLoop {
 		m.Advice = loopAdvice
 	}
 	return m

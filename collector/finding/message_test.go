@@ -116,6 +116,9 @@ func TestWhatGrows(t *testing.T) {
 	if len(got) != 1 || got[0].Detail != want {
 		t.Errorf("%+v, want %s", got, want)
 	}
+	if got := s.Messages([]Finding{{Who: a, OOM: detector.Of(600), CrashLoop: true}}); got[0].Advice != loopAdvice || got[1].Advice != loopAdvice {
+		t.Errorf("a crash loop: %+v", got)
+	}
 	s.Processes, s.Judgement.Residual.Leak = nil, true
 	if got := s.Messages([]Finding{{OOM: detector.Of(30), Evidence: detector.EvidenceLeak}}); got[0].Text() != "GPU 0 runs out of memory in 10 min. What no process accounts for grows. Save a checkpoint, then restart what grows." {
 		t.Error(got[0].Text())

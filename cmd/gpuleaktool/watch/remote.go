@@ -50,7 +50,7 @@ func lookThere(address string, client *http.Client) (look, *url.URL, error) {
 }
 
 // ownPage is the end of an address that was copied from a page of an exporter.
-var ownPage = regexp.MustCompile(`(/metrics|/predict(/[^/]*)?|/api/v1/(verdicts|sites)|/-/(healthy|ready|reload))?/*$`)
+var ownPage = regexp.MustCompile(`(/metrics|/predict(/[^/]*)?|/incidents|/runbook|/api/v1/(verdicts|sites|incidents)|/-/(healthy|ready|reload))?/*$`)
 
 // ask asks for the verdicts now.
 func ask(ctx context.Context, address string, client *http.Client) (*verdicts.Data, error) {
