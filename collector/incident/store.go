@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -25,8 +26,6 @@ import (
 const (
 	// Most is how many incidents an exporter keeps. Half of them can be of one minute: in a storm the others are only counted.
 	Most = 64
-	// late is how long after another one an incident comes at most that was before it.
-	late = 2 * time.Minute
 	// Page is where the exporter shows incidents, each at its ID.
 	Page   = "/incidents"
 	prefix = "incident-"
@@ -51,7 +50,7 @@ type Store struct {
 
 // Snapshot is what a Store has at one moment.
 type Snapshot struct {
-	List   []*Incident // the newest first
+	List   []*Incident // the newest first, by their times
 	Counts map[Count]uint64
 	// Written tells whether all could be written the last time; absent before that, and without a directory.
 	Written gpu.Opt[bool]
@@ -91,17 +90,14 @@ func (s *Store) Add(i *Incident) {
 		s.now.Counts[Count{i.Kind, i.Finding.By}]++
 	}
 	list, half := s.now.List, s.most/2
-	storm := len(list) >= half && i.Time.Sub(list[half-1].Time).Abs() < time.Minute // the clock may have been set back
+	at := sort.Search(len(list), func(n int) bool { return !i.Time.Before(list[n].Time) })
+	storm := len(list) >= at+half && i.Time.Sub(list[at+half-1].Time) < time.Minute
 	if !storm {
 		i.Version, i.Text = Version, i.describe()
 		id := fmt.Sprintf("%s-gpu%s-%s", i.Time.UTC().Format("20060102T150405.000Z"), i.GPU, i.Kind)
 		i.ID = id
 		for same := 2; slices.ContainsFunc(list, func(x *Incident) bool { return x.ID == i.ID }); same++ {
 			i.ID = fmt.Sprintf("%s-%d", id, same)
-		}
-		at := 0
-		for at < len(list) && i.Time.Before(list[at].Time) && list[at].Time.Sub(i.Time) < late {
-			at++
 		}
 		list = slices.Insert(list, at, i)
 		s.now.List = list[:min(len(list), s.most)]
