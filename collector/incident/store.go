@@ -45,7 +45,6 @@ type Store struct {
 	logger log.Logger
 	mu     sync.Mutex // never held while a file is touched
 	now    Snapshot
-	saved  []*Incident // what is on the disk
 }
 
 // Snapshot is what a Store has at one moment.
@@ -69,9 +68,8 @@ func NewStore(dir string, most int, logger log.Logger) *Store {
 	}
 	s := &Store{dir: dir, most: most, logger: logger, now: Snapshot{Counts: map[Count]uint64{}}}
 	if dir != "" {
-		s.saved = s.read()
+		s.now.List = s.read()
 	}
-	s.now.List = slices.Clone(s.saved)
 	return s
 }
 
@@ -110,30 +108,25 @@ func (s *Store) Add(i *Incident) {
 
 // Save writes the incidents that are not on the disk. Call it again and again: what could not be written is written then.
 func (s *Store) Save() {
-	s.mu.Lock()
-	list, before, fails := slices.Clone(s.now.List), s.saved, s.now.Written == gpu.Some(false)
-	s.mu.Unlock()
-	if s.dir == "" || slices.Equal(list, before) && !fails {
+	now := s.Now()
+	list := slices.DeleteFunc(now.List, func(i *Incident) bool { return i.saved.Load() })
+	fails := now.Written == gpu.Some(false)
+	if s.dir == "" || len(list) == 0 && !fails {
 		return
 	}
 	var err error
-	saved := slices.DeleteFunc(list, func(i *Incident) bool {
-		if slices.Contains(before, i) {
-			return false
-		}
-		text, failed := json.Marshal(i)
-		if failed == nil {
-			failed = file.Write(filepath.Join(s.dir, prefix+i.ID+suffix), text)
-		}
+	for _, i := range list {
+		text, _ := json.Marshal(i) // nothing in it has no JSON
+		failed := file.Write(filepath.Join(s.dir, prefix+i.ID+suffix), text)
+		i.saved.Store(failed == nil)
 		err = cmp.Or(err, failed)
-		return failed != nil
-	})
+	}
 	if err = cmp.Or(err, s.clear()); err != nil && !fails {
 		level.Error(s.logger).Log("msg", "incidents cannot be written, they are kept in memory", "dir", s.dir, "err", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.saved, s.now.Written = saved, gpu.Some(err == nil)
+	s.now.Written = gpu.Some(err == nil)
 }
 
 // clear removes the oldest files beyond the most.
@@ -167,6 +160,7 @@ func (s *Store) read() (list []*Incident) {
 			continue
 		}
 		i.ID = name[len(prefix) : len(name)-len(suffix)]
+		i.saved.Store(true)
 		list = append(list, i)
 	}
 	if err != nil {

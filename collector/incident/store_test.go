@@ -102,14 +102,16 @@ func TestStoreGoesOn(t *testing.T) {
 func TestBadFiles(t *testing.T) {
 	first := NewStore(t.TempDir(), Most, nil)
 	first.Add(later(0))
+	first.Save()
 	i := first.Now().List[0]
 	text, err := json.Marshal(i)
 	must(t, err)
 	changed := func(change func(*Incident)) string {
-		other := *i
+		other, err := parse(text, nil)
+		must(t, err)
 		other.ID = "20260301T110000.000Z-gpu0-oom"
-		change(&other)
-		text, err := json.Marshal(&other)
+		change(other)
+		text, err := json.Marshal(other)
 		must(t, err)
 		return string(text)
 	}
