@@ -84,19 +84,13 @@ func (s *Store) Now() Snapshot {
 func (s *Store) Add(i *Incident) {
 	s.mu.Lock()
 	s.now.Counts[Count{Kind: i.Kind}]++
-	if Kinds[i.Kind] {
-		s.now.Counts[Count{i.Kind, i.Finding.By}]++
-	}
+	s.now.Counts[Count{i.Kind, i.Finding.By}]++
 	list, half := s.now.List, s.most/2
 	at := sort.Search(len(list), func(n int) bool { return !i.Time.Before(list[n].Time) })
 	storm := len(list) >= at+half && i.Time.Sub(list[at+half-1].Time) < time.Minute
 	if !storm {
 		i.Version, i.Text = Version, i.describe()
-		id := fmt.Sprintf("%s-gpu%s-%s", i.Time.UTC().Format("20060102T150405.000Z"), i.GPU, i.Kind)
-		i.ID = id
-		for same := 2; slices.ContainsFunc(list, func(x *Incident) bool { return x.ID == i.ID }); same++ {
-			i.ID = fmt.Sprintf("%s-%d", id, same)
-		}
+		i.ID = fmt.Sprintf("%s-gpu%s-%s-%d", i.Time.UTC().Format("20060102T150405.000Z"), i.GPU, i.Kind, s.now.Counts[Count{Kind: i.Kind}])
 		list = slices.Insert(list, at, i)
 		s.now.List = list[:min(len(list), s.most)]
 	}

@@ -75,7 +75,7 @@ func TestStoreGoesOn(t *testing.T) {
 			t.Errorf("%s: mode %v, %v", name, is.Mode(), err)
 		}
 	}
-	testkit.Equal(t, now.List[0].ID, "20260301T180000.000Z-gpu0-oom", "an ID")
+	testkit.Equal(t, now.List[0].ID, "20260301T180000.000Z-gpu0-oom-7", "an ID")
 	want = append(want, foreign...)
 	slices.Sort(want)
 	testkit.Equal(t, filesIn(t, dir), want, "the files")
@@ -95,7 +95,7 @@ func TestStoreGoesOn(t *testing.T) {
 	must(t, os.Mkdir(dir, 0o700))
 	next.Add(later(9 * time.Hour))
 	next.Save()
-	testkit.Equal(t, filesIn(t, dir), []string{"incident-20260301T210000.000Z-gpu0-oom.json"}, "what is written beside what was read")
+	testkit.Equal(t, filesIn(t, dir), []string{"incident-20260301T210000.000Z-gpu0-oom-1.json"}, "what is written beside what was read")
 }
 
 // TestBadFiles has files that cannot be used beside a good one: it is there, one line tells of the others, and they stay.
@@ -155,11 +155,11 @@ func TestNameOfFile(t *testing.T) {
 	s := NewStore(dir, Most, nil)
 	s.Add(later(0))
 	s.Save()
-	text, err := os.ReadFile(filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom.json"))
+	text, err := os.ReadFile(filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom-1.json"))
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom-copy.json"), text, 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom-1-copy.json"), text, 0o600))
 	list := NewStore(dir, Most, nil).Now().List
-	testkit.Equal(t, []string{list[0].ID, list[1].ID}, []string{"20260301T120000.000Z-gpu0-oom", "20260301T120000.000Z-gpu0-oom-copy"}, "IDs")
+	testkit.Equal(t, []string{list[0].ID, list[1].ID}, []string{"20260301T120000.000Z-gpu0-oom-1", "20260301T120000.000Z-gpu0-oom-1-copy"}, "IDs")
 }
 
 // TestDirectoryThatFails has a directory that cannot be written for a while: incidents are in memory, one line and the Store tell it, and
@@ -169,7 +169,7 @@ func TestDirectoryThatFails(t *testing.T) {
 		"absent":               func(string) error { return nil },
 		"below a regular file": func(dir string) error { return os.WriteFile(filepath.Dir(dir), nil, 0o600) },
 		"of a file for each one": func(dir string) error {
-			return os.MkdirAll(filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom.json", "x"), 0o700)
+			return os.MkdirAll(filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom-1.json", "x"), 0o700)
 		},
 	} {
 		parent := filepath.Join(t.TempDir(), "parent")
@@ -185,7 +185,7 @@ func TestDirectoryThatFails(t *testing.T) {
 			switch n {
 			case 3:
 				_ = os.Remove(parent) // if it is a file
-				must(t, os.RemoveAll(filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom.json")))
+				must(t, os.RemoveAll(filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom-1.json")))
 				must(t, os.MkdirAll(dir, 0o700))
 			case 4:
 				testkit.Equal(t, len(filesIn(t, dir)), 4, "%s: files", name)
@@ -204,7 +204,7 @@ func TestDirectoryThatFails(t *testing.T) {
 // possible, and what is on the disk already is not written again. Nor is one that is too large.
 func TestWhatFailsIsTriedAgain(t *testing.T) {
 	dir := t.TempDir()
-	first, second := filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom.json"), filepath.Join(dir, "incident-20260301T130000.000Z-gpu0-oom.json")
+	first, second := filepath.Join(dir, "incident-20260301T120000.000Z-gpu0-oom-1.json"), filepath.Join(dir, "incident-20260301T130000.000Z-gpu0-oom-2.json")
 	s := NewStore(dir, Most, nil)
 	must(t, os.Mkdir(second, 0o700))
 	for n := range 3 {
