@@ -100,7 +100,7 @@ func (s *Store) Add(i *Incident) {
 	}
 }
 
-// Save writes the incidents that are not on the disk. Call it again and again: what could not be written is written then.
+// Save writes the incidents that are not on the disk, and removes the oldest files. Call it again and again: what failed is done then.
 func (s *Store) Save() {
 	now := s.Now()
 	list := slices.DeleteFunc(now.List, func(i *Incident) bool { return i.saved.Load() })
@@ -115,21 +115,17 @@ func (s *Store) Save() {
 		i.saved.Store(failed == nil)
 		err = cmp.Or(err, failed)
 	}
-	if err = cmp.Or(err, s.clear()); err != nil && !fails {
+	names, failed := s.names()
+	err = cmp.Or(err, failed)
+	for _, name := range names[:max(0, len(names)-s.most)] {
+		err = cmp.Or(err, os.Remove(filepath.Join(s.dir, name)))
+	}
+	if err != nil && !fails {
 		level.Error(s.logger).Log("msg", "incidents cannot be written, they are kept in memory", "dir", s.dir, "err", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now.Written = gpu.Some(err == nil)
-}
-
-// clear removes the oldest files beyond the most.
-func (s *Store) clear() error {
-	names, err := s.names()
-	for _, name := range names[:max(0, len(names)-s.most)] {
-		err = errors.Join(err, os.Remove(filepath.Join(s.dir, name)))
-	}
-	return err
 }
 
 // names returns the files of incidents, the oldest first.
