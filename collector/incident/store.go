@@ -165,11 +165,10 @@ func parse(text []byte, err error) (*Incident, error) {
 	if err = cmp.Or(err, json.Unmarshal(text, i)); err != nil {
 		return nil, err
 	}
-	_, known := Kinds[i.Kind]
 	switch {
 	case i.Version != Version:
 		return nil, fmt.Errorf("it is of version %d of the layout, not %d", i.Version, Version)
-	case !known || i.Step != Step.Seconds() || len(i.Course) > MaxCourse || len(i.Processes) > MaxProcesses,
+	case i.Step != Step.Seconds() || len(i.Course) > MaxCourse || len(i.Processes) > MaxProcesses,
 		i.Time.Year() < 1970 || i.Time.Year() > 2200, i.Finding.At != nil && i.Finding.At.After(i.Time):
 		return nil, errors.New("it is no incident")
 	}

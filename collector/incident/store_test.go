@@ -121,7 +121,6 @@ func TestBadFiles(t *testing.T) {
 		"zeros":                    string(make([]byte, 100)),
 		"too long":                 changed(func(x *Incident) { x.Text = strings.Repeat("x", int(file.Most)) }),
 		"of a later version":       changed(func(x *Incident) { x.Version++ }),
-		"of no kind":               changed(func(x *Incident) { x.Kind = "other" }),
 		"a course that is long":    changed(func(x *Incident) { x.Course = make([]gpu.Opt[uint64], MaxCourse+1) }),
 		"many processes":           changed(func(x *Incident) { x.Processes = make([]Process, MaxProcesses+1) }),
 		"other steps":              changed(func(x *Incident) { x.Step = 1 }),
