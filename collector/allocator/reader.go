@@ -41,6 +41,10 @@ const (
 	maxProcesses = 8192
 	// maxPages bounds the open pages, a descriptor each: 64 processes on each of 16 GPUs.
 	maxPages = 1024
+	// refusalWithin is how old a refusal is at most: an earlier exporter may have told it.
+	refusalWithin = time.Minute
+	// refusalPause is how many seconds are between two at least. A probe tells one a minute, another program may pretend to have more.
+	refusalPause = 30
 )
 
 // Reader reads the pages of the processes that it is asked for. Its methods may be called from several goroutines; only Run
@@ -117,6 +121,18 @@ func (r *Reader) Of(id gpu.ProcessID) []Record {
 	}
 	p.asked = time.Now()
 	return p.records
+}
+
+// RefusedOn returns the last refusal of a process in a sample of the GPU of that UUID; nil if there was none on it. It does not wait,
+// and the result must not be changed.
+func (r *Reader) RefusedOn(uuid string, s *gpu.Sample, in *gpu.Process) *Refusal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.processes[in.ID]
+	if p == nil || p.refusal == nil || p.refusal.UUID != "" && !slices.Contains(uuids(uuid, s, in), p.refusal.UUID) {
+		return nil
+	}
+	return p.refusal
 }
 
 // Problem returns why some processes cannot be looked at, and what to do; nil if all can.
@@ -239,6 +255,11 @@ func (r *Reader) publish(p *process, found page, now time.Time) {
 	if found.refusal.follows(p.refusal, now) {
 		p.refusal = found.refusal
 	}
+}
+
+// follows reports whether a refusal is new after the last one; nil is none.
+func (r *Refusal) follows(last *Refusal, now time.Time) bool {
+	return r != nil && now.Sub(time.Unix(r.Time, 0)).Abs() <= refusalWithin && (last == nil || r.Time >= last.Time+refusalPause)
 }
 
 // drop closes the page of a process.

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
@@ -45,7 +46,7 @@ const (
 // Kinds has for each kind whether growth can foretell it.
 var Kinds = map[Kind]bool{OutOfMemory: true, Limit: true, Refused: true, Lost: false, XID: false}
 
-// Incident is what was known at one end. It is immutable once a Store has it, and is the document that the exporter writes.
+// Incident is what was known at one end. It is the document that the exporter writes. It is immutable once a Store has it.
 type Incident struct {
 	Version int       `json:"version"`
 	ID      string    `json:"id"` // unique in a Store
@@ -68,6 +69,7 @@ type Incident struct {
 	Processes []Process         `json:"processes"`       // those that ended, then the largest
 	Ended     int               `json:"ended_processes"` // in the list or not
 	Others    int               `json:"other_processes"` // not in the list
+	saved     atomic.Bool       // it is on the disk
 }
 
 // Finding is what the exporter had said of the memory.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -25,8 +26,6 @@ import (
 const (
 	// Most is how many incidents an exporter keeps. Half of them can be of one minute: in a storm the others are only counted.
 	Most = 64
-	// late is how long after another one an incident comes at most that was before it.
-	late = 2 * time.Minute
 	// Page is where the exporter shows incidents, each at its ID.
 	Page   = "/incidents"
 	prefix = "incident-"
@@ -46,12 +45,11 @@ type Store struct {
 	logger log.Logger
 	mu     sync.Mutex // never held while a file is touched
 	now    Snapshot
-	saved  []*Incident // what is on the disk
 }
 
 // Snapshot is what a Store has at one moment.
 type Snapshot struct {
-	List   []*Incident // the newest first
+	List   []*Incident // the newest first, by their times
 	Counts map[Count]uint64
 	// Written tells whether all could be written the last time; absent before that, and without a directory.
 	Written gpu.Opt[bool]
@@ -70,9 +68,8 @@ func NewStore(dir string, most int, logger log.Logger) *Store {
 	}
 	s := &Store{dir: dir, most: most, logger: logger, now: Snapshot{Counts: map[Count]uint64{}}}
 	if dir != "" {
-		s.saved = s.read()
+		s.now.List = s.read()
 	}
-	s.now.List = slices.Clone(s.saved)
 	return s
 }
 
@@ -87,22 +84,13 @@ func (s *Store) Now() Snapshot {
 func (s *Store) Add(i *Incident) {
 	s.mu.Lock()
 	s.now.Counts[Count{Kind: i.Kind}]++
-	if Kinds[i.Kind] {
-		s.now.Counts[Count{i.Kind, i.Finding.By}]++
-	}
+	s.now.Counts[Count{i.Kind, i.Finding.By}]++
 	list, half := s.now.List, s.most/2
-	storm := len(list) >= half && i.Time.Sub(list[half-1].Time).Abs() < time.Minute // the clock may have been set back
+	at := sort.Search(len(list), func(n int) bool { return !i.Time.Before(list[n].Time) })
+	storm := len(list) >= at+half && i.Time.Sub(list[at+half-1].Time) < time.Minute
 	if !storm {
 		i.Version, i.Text = Version, i.describe()
-		id := fmt.Sprintf("%s-gpu%s-%s", i.Time.UTC().Format("20060102T150405.000Z"), i.GPU, i.Kind)
-		i.ID = id
-		for same := 2; slices.ContainsFunc(list, func(x *Incident) bool { return x.ID == i.ID }); same++ {
-			i.ID = fmt.Sprintf("%s-%d", id, same)
-		}
-		at := 0
-		for at < len(list) && i.Time.Before(list[at].Time) && list[at].Time.Sub(i.Time) < late {
-			at++
-		}
+		i.ID = fmt.Sprintf("%s-gpu%s-%s-%d", i.Time.UTC().Format("20060102T150405.000Z"), i.GPU, i.Kind, s.now.Counts[Count{Kind: i.Kind}])
 		list = slices.Insert(list, at, i)
 		s.now.List = list[:min(len(list), s.most)]
 	}
@@ -112,41 +100,32 @@ func (s *Store) Add(i *Incident) {
 	}
 }
 
-// Save writes the incidents that are not on the disk. Call it again and again: what could not be written is written then.
+// Save writes the incidents that are not on the disk, and removes the oldest files. Call it again and again: what failed is done then.
 func (s *Store) Save() {
-	s.mu.Lock()
-	list, before, fails := slices.Clone(s.now.List), s.saved, s.now.Written == gpu.Some(false)
-	s.mu.Unlock()
-	if s.dir == "" || slices.Equal(list, before) && !fails {
+	now := s.Now()
+	list := slices.DeleteFunc(now.List, func(i *Incident) bool { return i.saved.Load() })
+	fails := now.Written == gpu.Some(false)
+	if s.dir == "" || len(list) == 0 && !fails {
 		return
 	}
 	var err error
-	saved := slices.DeleteFunc(list, func(i *Incident) bool {
-		if slices.Contains(before, i) {
-			return false
-		}
-		text, failed := json.Marshal(i)
-		if failed == nil {
-			failed = file.Write(filepath.Join(s.dir, prefix+i.ID+suffix), text)
-		}
+	for _, i := range list {
+		text, _ := json.Marshal(i) // nothing in it has no JSON
+		failed := file.Write(filepath.Join(s.dir, prefix+i.ID+suffix), text)
+		i.saved.Store(failed == nil)
 		err = cmp.Or(err, failed)
-		return failed != nil
-	})
-	if err = cmp.Or(err, s.clear()); err != nil && !fails {
+	}
+	names, failed := s.names()
+	err = cmp.Or(err, failed)
+	for _, name := range names[:max(0, len(names)-s.most)] {
+		err = cmp.Or(err, os.Remove(filepath.Join(s.dir, name)))
+	}
+	if err != nil && !fails {
 		level.Error(s.logger).Log("msg", "incidents cannot be written, they are kept in memory", "dir", s.dir, "err", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.saved, s.now.Written = saved, gpu.Some(err == nil)
-}
-
-// clear removes the oldest files beyond the most.
-func (s *Store) clear() error {
-	names, err := s.names()
-	for _, name := range names[:max(0, len(names)-s.most)] {
-		err = errors.Join(err, os.Remove(filepath.Join(s.dir, name)))
-	}
-	return err
+	s.now.Written = gpu.Some(err == nil)
 }
 
 // names returns the files of incidents, the oldest first.
@@ -171,6 +150,7 @@ func (s *Store) read() (list []*Incident) {
 			continue
 		}
 		i.ID = name[len(prefix) : len(name)-len(suffix)]
+		i.saved.Store(true)
 		list = append(list, i)
 	}
 	if err != nil {
@@ -185,11 +165,10 @@ func parse(text []byte, err error) (*Incident, error) {
 	if err = cmp.Or(err, json.Unmarshal(text, i)); err != nil {
 		return nil, err
 	}
-	_, known := Kinds[i.Kind]
 	switch {
 	case i.Version != Version:
 		return nil, fmt.Errorf("it is of version %d of the layout, not %d", i.Version, Version)
-	case !known || i.Step != Step.Seconds() || len(i.Course) > MaxCourse || len(i.Processes) > MaxProcesses,
+	case i.Step != Step.Seconds() || len(i.Course) > MaxCourse || len(i.Processes) > MaxProcesses,
 		i.Time.Year() < 1970 || i.Time.Year() > 2200, i.Finding.At != nil && i.Finding.At.After(i.Time):
 		return nil, errors.New("it is no incident")
 	}

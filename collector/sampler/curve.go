@@ -125,10 +125,9 @@ func (h *history) reach(t time.Duration) int {
 func (h *hour) add(t time.Duration, x float32) {
 	step := uint32(t/incident.Step) + 1
 	b := &h[step%uint32(len(h))]
-	if b.step != step {
-		b.step, b.high = step, 0
+	if b.step != step || x > b.high {
+		b.step, b.high = step, x
 	}
-	b.high = max(b.high, x)
 }
 
 // course returns the highest use in each step from one time to another, and that of the last minute, or else the last one that is known:

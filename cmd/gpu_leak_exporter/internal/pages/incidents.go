@@ -39,7 +39,7 @@ func NewIncidents(h *Config) http.Handler {
 	})
 }
 
-// Plot draws the last hour of a memory; "" if nothing is known of it.
+// Plot draws the last hour of a memory.
 func (v *incidentsView) Plot(i *incident.Incident) template.HTML {
 	to := sinceEpoch(i.Time)
 	p := &plot.Plot{
@@ -50,9 +50,6 @@ func (v *incidentsView) Plot(i *incident.Incident) template.HTML {
 		if used.OK {
 			p.Used.Add(to-time.Duration(len(i.Course)-1-n)*incident.Step, float64(used.V))
 		}
-	}
-	if _, _, ok := p.Used.Extremes(); !ok {
-		return ""
 	}
 	if at := i.Finding.At; at != nil && sinceEpoch(*at) > p.From {
 		p.Alarms, p.Alarm = []plot.Span{{From: sinceEpoch(*at), To: to, Open: true}}, i.Finding.By
