@@ -27,11 +27,15 @@ func TestLimitsOfSpecification(t *testing.T) {
 	runtime := having(inPod(idA, "ml", "a-0", "main"), inPod(idB, "ml", "b-0", "main"))
 	runtime.info = map[string]string{"info": info}
 	socket := runtimeSocket(t)
-	runtime.start(t, socket)
 	tr := newTree(t)
 	a := tr.add(42, process{comm: "serve", start: 7, cgroup: "0::/kubepods/" + idA + "\n"})
 	b := tr.add(43, process{comm: "train", start: 8, cgroup: "0::/kubepods/" + idB + "\n"})
 	r := tr.resolver(Config{RuntimeSockets: []string{socket}})
+	runtime.before = func(context.Context) error {
+		r.containers.find(idA) // as the next sample does
+		return nil
+	}
+	runtime.start(t, socket)
 	check := func(id gpu.ProcessID, uuid string, known bool, want ...gpu.Limit) {
 		t.Helper()
 		o, done := r.lookUp(id)
@@ -55,6 +59,9 @@ func TestLimitsOfSpecification(t *testing.T) {
 	r.containers.find(containerNumber(1))
 	ask()
 	check(a, "GPU-a", true, limits...)
+	if asked, err := r.containers.ask(t.Context()); asked || err != nil {
+		t.Errorf("it is asked for what is known: %v %v", asked, err)
+	}
 }
 
 // TestStatusHangs has a runtime list containers at once, and keep whoever asks for more of one waiting: their pods are known meanwhile.
@@ -90,28 +97,31 @@ func TestStatusHangs(t *testing.T) {
 	known(t, c, idA, place{namespace: "ml", pod: "a-0", container: "main", variables: "CUDA_DEVICE_MEMORY_LIMIT=1g"})
 }
 
-// TestStatusFails has a runtime that cannot tell more of a container for a moment: it is asked again, ever more rarely, and says so.
+// TestStatusFails has a runtime that cannot tell more of a container for a moment: it is asked again, ever more rarely, and says so. A list
+// for another container may come before.
 func TestStatusFails(t *testing.T) {
 	var calls atomic.Int32
 	runtime := having(inPod(idA, "ml", "a-0", "main"))
 	runtime.info = map[string]string{"info": `{"runtimeSpec": {"process": {"env": ["CUDA_DEVICE_MEMORY_LIMIT=1g"]}}}`}
 	runtime.before = func(context.Context) error {
-		if calls.Add(1) <= 2 {
+		if calls.Add(1) <= 3 {
 			return status.Error(codes.ResourceExhausted, "too busy")
 		}
 		return nil
 	}
 	c, pauses, socket := asking(t, runtime, true)
 	delays := []time.Duration{listed(t, c, pauses, idA)}
+	wantProblem(t, c, socket, "limits of a container", "too busy")
+	delays = append(delays, listed(t, c, pauses, idB))
+	noProblem(t, c)
 	if p, done := c.find(idA); p != (place{namespace: "ml", pod: "a-0", container: "main", incomplete: true}) || done {
 		t.Errorf("while the runtime is too busy: %+v, final %v", p, done)
 	}
-	wantProblem(t, c, socket, "limits of a container", "too busy")
-	for range 2 {
+	for range 3 {
 		c.find(idA)
 		delays = append(delays, <-pauses)
 	}
-	equal(t, delays, []time.Duration{1e9, 2e9, 1e9}, "pauses of")
+	equal(t, delays, []time.Duration{1e9, 1e9, 1e9, 2e9, 1e9}, "pauses of")
 	c.mu.Lock()
 	equal(t, len(c.waiting), 0, "waited for after that")
 	c.mu.Unlock()
