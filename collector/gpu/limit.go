@@ -18,12 +18,11 @@ const (
 type Limit struct {
 	Source string `json:"source"` // the value of the label
 	// Of is the container or control group that it bounds; "" is the process alone. A container has it for all of its runs.
-	Of    string `json:"of,omitzero"`
+	Of string `json:"of,omitzero"`
+	// Bytes are 0 if they cannot be read.
 	Bytes uint64 `json:"bytes"`
 	// Charged are the bytes that count against it; absent if only the processes tell.
 	Charged Opt[uint64] `json:"charged,omitzero"`
-	// Problem says why it cannot be read; "" if it can.
-	Problem string `json:"problem,omitzero"`
 }
 
 // Bounded names what a limit on a control group of the owner's process bounds: the container, if the group is that of it, or a group

@@ -166,8 +166,8 @@ func TestUnusableLimits(t *testing.T) {
 	})
 	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = &owners{} }, func(s *Sampler, out *lines) {
 		for text, then := range map[string]gpu.Limit{
-			"no rights":           {Source: gpu.LimitDmem, Of: "/pods/a/main", Problem: "no rights"},
-			"a limit of 0 or abo": dmem(0),
+			"that of a process (mps)":     {Source: gpu.LimitMPS, Bytes: 1 << 60},
+			"that of /pods/a/main (dmem)": {Source: gpu.LimitDmem, Of: "/pods/a/main"},
 		} {
 			now.Store(&usable)
 			after(5 * time.Minute)

@@ -6,7 +6,7 @@ package sampler
 import (
 	"cmp"
 	"context"
-	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -125,15 +125,12 @@ func (t *processTable) limit(e *processEntry, p *gpu.Process, m gpu.Memory) {
 	all := slices.Concat(p.Limits, workload.Limits(e.owner, t.uuid))
 	p.Limits = nil
 	for _, l := range all {
-		switch {
-		case l.Problem != "":
-			t.unusable = errors.New(l.Problem)
-		case l.Bytes == 0 || m.Total.OK && l.Bytes > m.Total.V:
-			t.unusable = errors.New("a limit of 0 or above the memory of the GPU is none")
-		default:
-			l.Of = e.owner.Bounded(l.Of)
-			p.Limits = append(p.Limits, l)
+		if l.Bytes == 0 || m.Total.OK && l.Bytes > m.Total.V {
+			t.unusable = fmt.Errorf("that of %s (%s) cannot be read, is 0, or is above the memory of the GPU", cmp.Or(l.Of, "a process"), l.Source)
+			continue
 		}
+		l.Of = e.owner.Bounded(l.Of)
+		p.Limits = append(p.Limits, l)
 	}
 }
 
