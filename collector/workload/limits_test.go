@@ -94,7 +94,7 @@ func TestStatusHangs(t *testing.T) {
 		<-pauses
 	}
 	known(t, c, idB, place{namespace: "ml", pod: "b-0", container: "main"}) // it has no status
-	known(t, c, idA, place{namespace: "ml", pod: "a-0", container: "main", variables: "CUDA_DEVICE_MEMORY_LIMIT=1g"})
+	known(t, c, idA, place{namespace: "ml", pod: "a-0", container: "main", variables: "CUDA_DEVICE_MEMORY_LIMIT=1g\n"})
 }
 
 // TestStatusFails has a runtime that cannot tell more of a container for a moment: it is asked again, ever more rarely, and says so. A list
@@ -125,7 +125,7 @@ func TestStatusFails(t *testing.T) {
 	c.mu.Lock()
 	equal(t, len(c.waiting), 0, "waited for after that")
 	c.mu.Unlock()
-	known(t, c, idA, place{namespace: "ml", pod: "a-0", container: "main", variables: "CUDA_DEVICE_MEMORY_LIMIT=1g"})
+	known(t, c, idA, place{namespace: "ml", pod: "a-0", container: "main", variables: "CUDA_DEVICE_MEMORY_LIMIT=1g\n"})
 	noProblem(t, c)
 }
 
@@ -156,7 +156,7 @@ func TestVariablesAreBounded(t *testing.T) {
 func TestParseLimit(t *testing.T) {
 	for text, want := range map[string]uint64{
 		"1024": 1024, "3000m": 3000 << 20, "20G": 20 << 30, "512MB": 512 << 20, "7k": 7 << 10, "0": 0,
-		"": 0, "m": 0, "1.5g": 0, "-1": 0, "99999999999g": 0, "7t": 0, "m5": 0,
+		"": 0, "m": 0, "1.5g": 0, "-1": 0, "99999999999g": 0, "7t": 0, "m5": 0, "3mm": 0, "17179869184g": 0, "17179869183g": 17179869183 << 30,
 	} {
 		if got := parseLimit(text); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)
