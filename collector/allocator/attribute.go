@@ -11,33 +11,27 @@ import (
 )
 
 // Attribute fills in the Allocator of each process in a sample of the GPU of that UUID. of is Reader.Of. An Allocator from a
-// recording stays. One with more memory than the GPU has is left out. A limit of the allocator becomes one of its process.
+// recording stays. One with more memory than the GPU has is left out.
+//
+// A limit of the allocator becomes one of its process. What that holds beside the allocator, such as its context of CUDA, comes on top,
+// so that the headroom is the allocator's own, and a library that leaks does not come closer to the limit. The driver tells the memory
+// now, the probe told its part up to 5 s ago: what was reserved since counts as beside it.
 func Attribute(of func(gpu.ProcessID) []Record, uuid string, s *gpu.Sample) {
+	total := s.Memory.Total
 	for i := range s.Processes {
 		p := &s.Processes[i]
 		if p.Allocator != nil {
 			continue
 		}
 		a := on(uuids(uuid, s, p), of(p.ID))
-		if total := s.Memory.Total; a == nil || total.OK && max(a.Allocated.V, a.Reserved.V) > total.V {
+		if a == nil || total.OK && max(a.Allocated.V, a.Reserved.V) > total.V {
 			continue
 		}
 		p.Allocator = a
-		limit(p, s.Memory.Total)
-	}
-}
-
-// limit adds what the process may hold if its allocator reserves all that it may. What it holds beside the allocator, such as its
-// context of CUDA, comes on top, so that the headroom is the allocator's own, and a library that leaks does not come closer to the
-// limit. The driver tells the memory now, the probe told its part up to 5 s ago: what was reserved since counts as beside it.
-func limit(p *gpu.Process, total gpu.Opt[uint64]) {
-	a := p.Allocator
-	if a.Limit.V == 0 || !a.Reserved.OK || !p.Used.OK {
-		return
-	}
-	most := a.Limit.V + p.Used.V - min(a.Reserved.V, p.Used.V)
-	if total.OK && max(a.Limit.V, most) <= total.V { // else the GPU ends before
-		p.Limits = append(slices.Clip(p.Limits), gpu.Limit{Source: gpu.LimitFramework, Bytes: most})
+		most := a.Limit.V + p.Used.V - min(a.Reserved.V, p.Used.V)
+		if a.Limit.V > 0 && a.Reserved.OK && p.Used.OK && total.OK && max(a.Limit.V, most) <= total.V { // else the GPU ends before
+			p.Limits = append(slices.Clip(p.Limits), gpu.Limit{Source: gpu.LimitFramework, Bytes: most})
+		}
 	}
 }
 

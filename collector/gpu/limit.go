@@ -3,8 +3,6 @@
 
 package gpu
 
-import "strings"
-
 // The values of Limit.Source.
 const (
 	LimitNVML      = "nvml"      // the driver, of a control group (CUDA 13.4)
@@ -18,20 +16,9 @@ const (
 type Limit struct {
 	Source string `json:"source"` // the value of the label
 	// Of is the container or control group that it bounds; "" is the process alone. A container has it for all of its runs.
-	Of    string `json:"of,omitzero"`
+	Of string `json:"of,omitzero"`
+	// Bytes are 0 if they cannot be read.
 	Bytes uint64 `json:"bytes"`
 	// Charged are the bytes that count against it; absent if only the processes tell.
 	Charged Opt[uint64] `json:"charged,omitzero"`
-	// Problem says why it cannot be read; "" if it can.
-	Problem string `json:"problem,omitzero"`
-}
-
-// Bounded names what a limit on a control group of the owner's process bounds: the container, if the group is that of it, or a group
-// within. The next run of the container has another ID, and the same limits.
-func (o *Owner) Bounded(group string) string {
-	_, rest, within := strings.Cut(group, o.ContainerID)
-	if !within || o.ContainerID == "" || o.Container == "" {
-		return group // it may be that of a whole pod
-	}
-	return o.Namespace + "/" + o.Pod + "/" + o.Container + strings.TrimPrefix(rest, ".scope")
 }

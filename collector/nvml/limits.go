@@ -5,7 +5,6 @@ package nvml
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -38,12 +37,8 @@ func (r *reading) limits(group string) []gpu.Limit {
 		limits = append(limits, gpu.Limit{Source: gpu.LimitNVML, Of: group, Bytes: most.V, Charged: bounded(drivers.V.CurrentUsed)})
 	}
 	bus := r.device.info.PCIBusID
-	switch most, err := readRegion(folder+"/dmem.max", bus); {
-	case err != nil:
-		limits = append(limits, gpu.Limit{Source: gpu.LimitDmem, Of: group, Problem: "reading the limit of a control group: " + err.Error()})
-	case most.OK:
-		charged, _ := readRegion(folder+"/dmem.current", bus) // without it, the processes tell what they use
-		limits = append(limits, gpu.Limit{Source: gpu.LimitDmem, Of: group, Bytes: most.V, Charged: charged})
+	if most := readRegion(folder+"/dmem.max", bus); most.OK {
+		limits = append(limits, gpu.Limit{Source: gpu.LimitDmem, Of: group, Bytes: most.V, Charged: readRegion(folder+"/dmem.current", bus)})
 	}
 	limits = append(limits, r.limits(path.Dir(group))...)
 	r.device.processes.limits[group] = limits
@@ -54,22 +49,18 @@ func (r *reading) limits(group string) []gpu.Limit {
 // regions, such as stolen, are memory of the host. Source: Documentation/admin-guide/cgroup-v2.rst of the kernel, "DMEM".
 var region = regexp.MustCompile(`(?m)^drm/0*(\S+)/vram\S* *(.*)$`)
 
-// readRegion returns the bytes of the GPU's memory in such a file; absent without its line, without the file, and if they are "max".
-// The driver writes eight digits of the address's domain, and the kernel four.
-func readRegion(file, bus string) (bytes gpu.Opt[uint64], err error) {
+// readRegion returns the bytes of the GPU's memory in such a file, 0 if they cannot be read; absent without its line, without the file, and
+// if they are "max". The driver writes eight digits of the address's domain, and the kernel four.
+func readRegion(file, bus string) gpu.Opt[uint64] {
 	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return bytes, nil // an old kernel, or a group that is gone
+	if err != nil {
+		return gpu.Some(uint64(0)).If(!errors.Is(err, fs.ErrNotExist)) // an old kernel, or a group that is gone
 	}
 	for _, m := range region.FindAllStringSubmatch(string(text), -1) {
-		if !strings.EqualFold(m[1], strings.TrimLeft(bus, "0")) || m[2] == "max" {
-			continue
+		if strings.EqualFold(m[1], strings.TrimLeft(bus, "0")) && m[2] != "max" {
+			bytes, _ := strconv.ParseUint(m[2], 10, 64)
+			return gpu.Some(bytes)
 		}
-		bytes.V, err = strconv.ParseUint(m[2], 10, 64)
-		if bytes.OK = err == nil; !bytes.OK {
-			err = fmt.Errorf("%s: cannot read %q as a number of bytes", file, m[2])
-		}
-		return bytes, err
 	}
-	return bytes, err
+	return gpu.Opt[uint64]{}
 }

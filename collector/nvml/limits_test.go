@@ -50,7 +50,7 @@ func TestLimitsOfGroups(t *testing.T) {
 		},
 		"it cannot be read": {
 			group: ctr, limits: map[string]uint64{pod: 20 << 30}, files: map[string]string{ctr + "/dmem.max": region + "x"}, calls: 3,
-			want: []gpu.Limit{{Source: gpu.LimitDmem, Of: ctr, Problem: `reading the limit of a control group: SYS/fs/cgroup/pods/a/main/dmem.max: cannot read "x" as a number of bytes`}, drivers(pod, 20<<30)},
+			want: []gpu.Limit{{Source: gpu.LimitDmem, Of: ctr}, drivers(pod, 20<<30)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,9 +64,6 @@ func TestLimitsOfGroups(t *testing.T) {
 				path := s.cfg.SysFS + "/fs/cgroup" + file
 				must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 				must(t, os.WriteFile(path, []byte(text), 0o600))
-			}
-			for i := range c.want {
-				c.want[i].Problem = strings.Replace(c.want[i].Problem, "SYS", s.cfg.SysFS, 1)
 			}
 			var there byte
 			if s.library.symbols.Store(call, unsafe.Pointer(&there)); c.old {
@@ -90,35 +87,26 @@ func TestLimitsOfGroups(t *testing.T) {
 // TestReadRegion reads what the kernel tells of a control group.
 func TestReadRegion(t *testing.T) {
 	const bus = "00000000:3B:00.0"
+	unreadable := gpu.Some(uint64(0))
 	for name, c := range map[string]struct {
 		text string
 		want gpu.Opt[uint64]
-		err  string
 	}{
 		"no limit":       {text: "drm/0000:3b:00.0/vram0 max\n"},
 		"among others":   {text: "drm/0000:1b:00.0/vram0 7\ndrm/0000:3b:00.0/stolen 8\ndrm/0000:3b:00.0/vram0 12550144\n", want: gpu.Some(uint64(12550144))},
-		"no number":      {text: "drm/0000:3b:00.0/vram0 many\n", err: `dmem.max: cannot read "many" as a number of bytes`},
-		"nothing":        {text: "drm/0000:3b:00.0/vram0\n", err: `dmem.max: cannot read "" as`},
+		"no number":      {text: "drm/0000:3b:00.0/vram0 many\n", want: unreadable},
+		"nothing":        {text: "drm/0000:3b:00.0/vram0\n", want: unreadable},
 		"another GPU":    {text: "drm/0000:3c:00.0/vram0 100\n"},
 		"another domain": {text: "drm/0001:3b:00.0/vram0 100\n"},
 		"a longer one":   {text: "drm/0000:3b:00.01/vram0 100\ndrm/1:0000:3b:00.0/vram0 100\n"},
 	} {
 		file := filepath.Join(t.TempDir(), "dmem.max")
 		must(t, os.WriteFile(file, []byte(c.text), 0o600))
-		got, err := readRegion(file, bus)
-		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("%s: %+v %v, want %+v %q", name, got, err, c.want, c.err)
-		}
-		if got, err := readRegion(file, ""); got.OK || err != nil {
-			t.Errorf("%s: of a GPU without an address: %v %v", name, got, err)
-		}
+		testkit.Equal(t, readRegion(file, bus), c.want, "%s", name)
+		testkit.Equal(t, readRegion(file, "").OK, false, "%s, of a GPU without an address", name)
 	}
-	if got, err := readRegion(filepath.Join(t.TempDir(), "dmem.max"), bus); got.OK || err != nil {
-		t.Errorf("a group that is gone: %v %v", got, err)
-	}
-	if _, err := readRegion(t.TempDir(), bus); err == nil {
-		t.Error("what cannot be read is no error")
-	}
+	testkit.Equal(t, readRegion(filepath.Join(t.TempDir(), "dmem.max"), bus).OK, false, "a group that is gone")
+	testkit.Equal(t, readRegion(t.TempDir(), bus), unreadable, "a folder")
 }
 
 func FuzzRegion(f *testing.F) {
@@ -127,8 +115,8 @@ func FuzzRegion(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, bus string) {
 		file := filepath.Join(t.TempDir(), "dmem.max")
 		must(t, os.WriteFile(file, []byte(text), 0o600))
-		if bytes, err := readRegion(file, bus); bytes.OK && (err != nil || bus == "" || !strings.Contains(text, "/vram")) {
-			t.Errorf("%d bytes, %v", bytes.V, err)
+		if bytes := readRegion(file, bus); bytes.OK && (bus == "" || !strings.Contains(text, "/vram")) {
+			t.Errorf("%d bytes", bytes.V)
 		}
 	})
 }

@@ -166,8 +166,8 @@ func TestUnusableLimits(t *testing.T) {
 	})
 	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = &owners{} }, func(s *Sampler, out *lines) {
 		for text, then := range map[string]gpu.Limit{
-			"no rights":           {Source: gpu.LimitDmem, Of: "/pods/a/main", Problem: "no rights"},
-			"a limit of 0 or abo": dmem(0),
+			"that of a process (mps)":     {Source: gpu.LimitMPS, Bytes: 1 << 60},
+			"that of /pods/a/main (dmem)": {Source: gpu.LimitDmem, Of: "/pods/a/main"},
 		} {
 			now.Store(&usable)
 			after(5 * time.Minute)
@@ -449,6 +449,11 @@ func TestGroupInAContainer(t *testing.T) {
 		got[x.Of] = fmt.Sprint(x.Memory.Used.V>>30, " of ", x.Memory.Total.V>>30)
 	}
 	equal(t, got, map[string]string{"ml/a/main": "14 of 18", "ml/a/main/system.slice/x.service": "4 of 5"}, "limits")
+	for i := range sample.Processes { // outside of Kubernetes
+		o := &gpu.Owner{ContainerID: strings.Repeat(fmt.Sprint(i), 64)}
+		sample.Processes[i].Owner, sample.Processes[i].Limits = o, []gpu.Limit{{Source: gpu.LimitDmem, Of: "/docker/" + o.ContainerID, Bytes: 20 << 30}}
+	}
+	equal(t, len(offline(t).Judge(sample).Limited), len(sample.Processes), "limits of containers without a pod")
 }
 
 // TestLimitsOfAPod has a pod of two containers: its limits are those on both.

@@ -6,9 +6,10 @@ package sampler
 import (
 	"cmp"
 	"context"
-	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
@@ -106,7 +107,7 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 			e.busy = sample.T
 		}
 		t.attribute(ctx, e, p)
-		t.limit(e, p, sample.Memory)
+		t.limit(e.owner, p, sample.Memory)
 		t.renamed = t.renamed || (before != nil && *before != *e.owner)
 		p.Owner = e.owner
 		if p.ID.Start == 0 {
@@ -121,19 +122,19 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 }
 
 // limit adds the limits of the process's container to those of its control groups. It leaves out those that bound nothing.
-func (t *processTable) limit(e *processEntry, p *gpu.Process, m gpu.Memory) {
-	all := slices.Concat(p.Limits, workload.Limits(e.owner, t.uuid))
+func (t *processTable) limit(o *gpu.Owner, p *gpu.Process, m gpu.Memory) {
+	all := slices.Concat(p.Limits, workload.Limits(o, t.uuid))
 	p.Limits = nil
 	for _, l := range all {
-		switch {
-		case l.Problem != "":
-			t.unusable = errors.New(l.Problem)
-		case l.Bytes == 0 || m.Total.OK && l.Bytes > m.Total.V:
-			t.unusable = errors.New("a limit of 0 or above the memory of the GPU is none")
-		default:
-			l.Of = e.owner.Bounded(l.Of)
-			p.Limits = append(p.Limits, l)
+		if l.Bytes == 0 || m.Total.OK && l.Bytes > m.Total.V {
+			t.unusable = fmt.Errorf("that of %s (%s) cannot be read, is 0, or is above the memory of the GPU", cmp.Or(l.Of, "a process"), l.Source)
+			continue
 		}
+		// The next run of a container has another ID, and the same limits. A group without an ID may be that of a whole pod.
+		if _, rest, within := strings.Cut(l.Of, o.ContainerID); within && o.ContainerID != "" && o.Container != "" {
+			l.Of = o.Namespace + "/" + o.Pod + "/" + o.Container + strings.TrimPrefix(rest, ".scope")
+		}
+		p.Limits = append(p.Limits, l)
 	}
 }
 

@@ -44,8 +44,6 @@ type simProcess struct {
 	orphaned bool
 	// keeps is the memory in bytes that the driver does not get back after a run, until the next one starts.
 	keeps uint64
-	// limit is that of its container in bytes; 0 is none.
-	limit uint64
 	// hidden says that the driver does not tell the memory of this process.
 	hidden bool
 
@@ -136,9 +134,6 @@ func (p *simProcess) process(start time.Time, t time.Duration, run simRun) gpu.P
 		State:            "S",
 		Orphaned:         p.orphaned,
 		Owner:            p.ownerOf(run.number),
-	}
-	if p.limit > 0 {
-		out.Limits = []gpu.Limit{{Source: gpu.LimitDmem, Of: "/kubepods/" + p.owner.Pod, Bytes: p.limit, Charged: out.Used}}
 	}
 	if p.cores >= 0.5 {
 		out.State = "R"

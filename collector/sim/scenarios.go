@@ -143,11 +143,11 @@ func nodeScript() *script {
 	return b
 }
 
-// nodeLimited is a pod that leaks to the limit of its container, on a GPU that is half empty.
+// nodeLimited is a pod that leaks to the limit of its container, which HAMi keeps, on a GPU that is half empty.
 func nodeLimited() []*simProcess {
 	const limit, base, perMinute = 24 * gib, 9 * gib, 80 * mib
 	leak := leaker(pod("shared", "agent-5c9f7d6b8-m4tqz", "agent", "agent.py", "app"), 38*time.Minute, base, perMinute, limit-base)
-	leak.start, leak.limit = -28*time.Minute, limit
+	leak.start, leak.owner.Variables = -28*time.Minute, fmt.Sprintf("CUDA_DEVICE_MEMORY_LIMIT=%d", limit)
 	return []*simProcess{leak, server(pod("shared", "ranker-0", "ranker", "ranker", "app"), 12*gib, 0.2)}
 }
 

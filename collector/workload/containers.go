@@ -97,32 +97,21 @@ func newContainers(sockets []string, given bool) *containers {
 func (c *containers) find(id string) (p place, done bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p, ok := c.answers.get(id); ok {
-		if p.incomplete && c.err != nil { // else it is being asked for
-			c.want(id)
-		}
-		return p, !p.incomplete
-	}
-	if c.want(id) {
-		return place{}, false
-	}
-	c.answers.put(id, place{})
-	return place{}, true
-}
-
-// want has run ask for a container. It returns false if there is no runtime to ask. It needs c.mu.
-func (c *containers) want(id string) bool {
-	if !c.waiting[id] && !c.needed && len(present(c.sockets)) == 0 {
-		return false
-	}
-	if len(c.waiting) < maxWaiting {
+	p, known := c.answers.get(id)
+	switch {
+	case known && !p.incomplete:
+		return p, true
+	case !c.waiting[id] && !c.needed && len(present(c.sockets)) == 0:
+		c.answers.put(id, p)
+		return p, true
+	case len(c.waiting) < maxWaiting:
 		c.waiting[id] = true
 	}
 	select {
 	case c.wake <- struct{}{}:
 	default: // it is awake
 	}
-	return true
+	return p, false
 }
 
 // problem returns why no socket can be used, and what to do about it; nil if one can, or if no runtime is needed. A wrong path
@@ -195,37 +184,23 @@ func (c *containers) ask(ctx context.Context) (asked bool, err error) {
 		return false, nil
 	}
 	socket, places, err := listFirst(ctx, sockets, needed)
-	if ctx.Err() != nil {
-		return true, ctx.Err() // the exporter stops: no problem of the runtime
-	}
-	if err := c.answered(waiting, socket, places, err); err != nil {
-		return true, err
-	}
+	err = c.answered(ctx, waiting, socket, places, err)
 	for id := range waiting { // now that the pods are known: one of these calls may take as long as the list may
-		p, listed := places[id]
-		if !listed {
-			continue
+		if p, listed := places[id]; listed && err == nil { // after an error, new containers wait for the next list
+			p.variables, err = environment(ctx, socket, id)
+			p.incomplete = false
+			places[id] = p
+			err = c.answered(ctx, map[string]bool{id: true}, socket, places, err)
 		}
-		p.variables, err = environment(ctx, socket, id)
-		if ctx.Err() != nil {
-			return true, ctx.Err()
-		}
-		c.mu.Lock()
-		if err != nil { // it is not asked for the others now: new containers wait for the next list
-			err = fmt.Errorf("ask the runtime at %s for the limits of a container: %w", socket, err)
-			c.err = err
-			c.mu.Unlock()
-			return true, err
-		}
-		p.incomplete = false
-		c.answers.put(id, p)
-		c.mu.Unlock()
 	}
-	return true, nil
+	return true, err
 }
 
-// answered notes how a list went, and returns its error.
-func (c *containers) answered(waiting map[string]bool, socket string, places map[string]place, err error) error {
+// answered notes what a runtime has told of containers, or why it has not, and returns the error.
+func (c *containers) answered(ctx context.Context, asked map[string]bool, socket string, places map[string]place, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err() // the exporter stops: no problem of the runtime
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err, c.at = err, time.Now()
@@ -236,8 +211,9 @@ func (c *containers) answered(waiting map[string]bool, socket string, places map
 		c.sockets = []string{socket}
 	}
 	c.needed = c.needed || places != nil // it is a node of Kubernetes, whatever happens to its socket
-	for id := range waiting {
+	for id := range asked {
 		c.answers.put(id, places[id]) // a container that is not listed is in no pod
+		delete(c.waiting, id)         // find may have met it meanwhile
 	}
 	return nil
 }

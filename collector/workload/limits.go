@@ -7,7 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"math/bits"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,19 +53,19 @@ func Limits(o *gpu.Owner, uuid string) (limits []gpu.Limit) {
 	return limits
 }
 
-// units are those of sizes, in lower case.
-var units = map[string]uint64{"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+// units are those of sizes, in lower case, as powers of 2.
+var units = map[string]int{"": 0, "k": 10, "m": 20, "g": 30}
 
 // parseLimit reads a size such as 3000m, 20G or 512MB. 0 is no limit, and what it is for other texts.
 func parseLimit(text string) uint64 {
 	text = strings.TrimSuffix(strings.ToLower(text), "b")
 	digits := strings.TrimRight(text, "kmg")
-	n, err := strconv.ParseUint(digits, 10, 64)
-	over, bytes := bits.Mul64(n, units[text[len(digits):]])
-	if err != nil || over > 0 {
+	power, known := units[text[len(digits):]]
+	n, err := strconv.ParseUint(digits, 10, 64-power)
+	if err != nil || !known {
 		return 0
 	}
-	return bytes
+	return n << power
 }
 
 // environment returns the lines NAME=VALUE of the variables above, out of the specification of a container; "" if the runtime does not
@@ -78,18 +78,17 @@ func environment(ctx context.Context, socket, containerID string) (string, error
 	}
 	answer, err := statusOf(ctx, socket, containerID)
 	if code := status.Code(err); err != nil && !slices.Contains([]codes.Code{codes.NotFound, codes.Unimplemented, codes.PermissionDenied}, code) {
-		return "", err
+		return "", fmt.Errorf("ask the runtime at %s for the limits of a container: %w", socket, err)
 	}
 	if json.Unmarshal([]byte(answer.GetInfo()["info"]), &spec) != nil { // that of containerd and of CRI-O
 		return "", nil
 	}
-	left := maxVariables
-	return strings.Join(slices.DeleteFunc(spec.RuntimeSpec.Process.Env, func(v string) bool {
+	var kept strings.Builder
+	for _, v := range spec.RuntimeSpec.Process.Env {
 		name, _, _ := strings.Cut(v, "=")
-		if len(v) >= left || name != visibleDevices && name != mpsLimit && !strings.HasPrefix(name, hamiLimit) {
-			return true
+		if (name == visibleDevices || name == mpsLimit || strings.HasPrefix(name, hamiLimit)) && kept.Len()+len(v) < maxVariables {
+			kept.WriteString(v + "\n")
 		}
-		left -= len(v) + len("\n")
-		return false
-	}), "\n"), nil
+	}
+	return kept.String(), nil
 }

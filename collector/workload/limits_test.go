@@ -27,11 +27,15 @@ func TestLimitsOfSpecification(t *testing.T) {
 	runtime := having(inPod(idA, "ml", "a-0", "main"), inPod(idB, "ml", "b-0", "main"))
 	runtime.info = map[string]string{"info": info}
 	socket := runtimeSocket(t)
-	runtime.start(t, socket)
 	tr := newTree(t)
 	a := tr.add(42, process{comm: "serve", start: 7, cgroup: "0::/kubepods/" + idA + "\n"})
 	b := tr.add(43, process{comm: "train", start: 8, cgroup: "0::/kubepods/" + idB + "\n"})
 	r := tr.resolver(Config{RuntimeSockets: []string{socket}})
+	runtime.before = func(context.Context) error {
+		r.containers.find(idA) // as the next sample does
+		return nil
+	}
+	runtime.start(t, socket)
 	check := func(id gpu.ProcessID, uuid string, known bool, want ...gpu.Limit) {
 		t.Helper()
 		o, done := r.lookUp(id)
@@ -55,6 +59,9 @@ func TestLimitsOfSpecification(t *testing.T) {
 	r.containers.find(containerNumber(1))
 	ask()
 	check(a, "GPU-a", true, limits...)
+	if asked, err := r.containers.ask(t.Context()); asked || err != nil {
+		t.Errorf("it is asked for what is known: %v %v", asked, err)
+	}
 }
 
 // TestStatusHangs has a runtime list containers at once, and keep whoever asks for more of one waiting: their pods are known meanwhile.
@@ -87,35 +94,38 @@ func TestStatusHangs(t *testing.T) {
 		<-pauses
 	}
 	known(t, c, idB, place{namespace: "ml", pod: "b-0", container: "main"}) // it has no status
-	known(t, c, idA, place{namespace: "ml", pod: "a-0", container: "main", variables: "CUDA_DEVICE_MEMORY_LIMIT=1g"})
+	known(t, c, idA, place{namespace: "ml", pod: "a-0", container: "main", variables: "CUDA_DEVICE_MEMORY_LIMIT=1g\n"})
 }
 
-// TestStatusFails has a runtime that cannot tell more of a container for a moment: it is asked again, ever more rarely, and says so.
+// TestStatusFails has a runtime that cannot tell more of a container for a moment: it is asked again, ever more rarely, and says so. A list
+// for another container may come before.
 func TestStatusFails(t *testing.T) {
 	var calls atomic.Int32
 	runtime := having(inPod(idA, "ml", "a-0", "main"))
 	runtime.info = map[string]string{"info": `{"runtimeSpec": {"process": {"env": ["CUDA_DEVICE_MEMORY_LIMIT=1g"]}}}`}
 	runtime.before = func(context.Context) error {
-		if calls.Add(1) <= 2 {
+		if calls.Add(1) <= 3 {
 			return status.Error(codes.ResourceExhausted, "too busy")
 		}
 		return nil
 	}
 	c, pauses, socket := asking(t, runtime, true)
 	delays := []time.Duration{listed(t, c, pauses, idA)}
+	wantProblem(t, c, socket, "limits of a container", "too busy")
+	delays = append(delays, listed(t, c, pauses, idB))
+	noProblem(t, c)
 	if p, done := c.find(idA); p != (place{namespace: "ml", pod: "a-0", container: "main", incomplete: true}) || done {
 		t.Errorf("while the runtime is too busy: %+v, final %v", p, done)
 	}
-	wantProblem(t, c, socket, "limits of a container", "too busy")
-	for range 2 {
+	for range 3 {
 		c.find(idA)
 		delays = append(delays, <-pauses)
 	}
-	equal(t, delays, []time.Duration{1e9, 2e9, 1e9}, "pauses of")
+	equal(t, delays, []time.Duration{1e9, 1e9, 1e9, 2e9, 1e9}, "pauses of")
 	c.mu.Lock()
 	equal(t, len(c.waiting), 0, "waited for after that")
 	c.mu.Unlock()
-	known(t, c, idA, place{namespace: "ml", pod: "a-0", container: "main", variables: "CUDA_DEVICE_MEMORY_LIMIT=1g"})
+	known(t, c, idA, place{namespace: "ml", pod: "a-0", container: "main", variables: "CUDA_DEVICE_MEMORY_LIMIT=1g\n"})
 	noProblem(t, c)
 }
 
@@ -146,7 +156,7 @@ func TestVariablesAreBounded(t *testing.T) {
 func TestParseLimit(t *testing.T) {
 	for text, want := range map[string]uint64{
 		"1024": 1024, "3000m": 3000 << 20, "20G": 20 << 30, "512MB": 512 << 20, "7k": 7 << 10, "0": 0,
-		"": 0, "m": 0, "1.5g": 0, "-1": 0, "99999999999g": 0, "7t": 0, "m5": 0,
+		"": 0, "m": 0, "1.5g": 0, "-1": 0, "99999999999g": 0, "7t": 0, "m5": 0, "3mm": 0, "17179869184g": 0, "17179869183g": 17179869183 << 30,
 	} {
 		if got := parseLimit(text); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)

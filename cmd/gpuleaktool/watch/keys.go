@@ -173,10 +173,8 @@ func (k *keys) command(key string) {
 	case key == "o" && k.exporter == nil:
 		k.answer = "No exporter is asked, so there is no page."
 	case key == "o":
-		page := k.exporter.JoinPath("predict", r.path)
-		if r.path == "" {
-			page.Fragment = r.anchor
-		}
+		page := k.exporter.JoinPath("predict")
+		page.Fragment = r.anchor
 		k.answer = page.String()
 	case key != "k":
 	case r.process == nil:

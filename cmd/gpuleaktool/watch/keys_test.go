@@ -87,7 +87,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestPageOfLimit leads to the page of the limit, not to that of its GPU, which is below it.
+// TestPageOfLimit leads to the card of the limit, not to that of its GPU, which is below it.
 func TestPageOfLimit(t *testing.T) {
 	k := typing(t, "http://node7/gpu")
 	labels := map[string]string{"gpu": "7", "uuid": "GPU-7", "pod": "agent"}
@@ -95,7 +95,7 @@ func TestPageOfLimit(t *testing.T) {
 		Labels: map[string]string{"gpu": "7", "uuid": "GPU-7"}, Up: true,
 		Limited: []verdicts.Part{{Labels: labels, Path: "gpu-7-limit-agent-00000000", Domain: verdicts.Domain{Verdict: &verdicts.Verdict{Seconds: new(60.0)}}}},
 	}}}
-	for typed, want := range map[string]string{down + "o": "http://node7/gpu/predict/gpu-7-limit-agent-00000000", down + down + "o": "http://node7/gpu/predict#GPU-7"} {
+	for typed, want := range map[string]string{down + "o": "http://node7/gpu/predict#gpu-7-limit-agent-00000000", down + down + "o": "http://node7/gpu/predict#GPU-7"} {
 		k.chosen = ""
 		if k.press(typed); k.answer != want {
 			t.Errorf("%s: %q, want %q", k.row(), k.answer, want)

@@ -138,7 +138,6 @@ func Paint(page string) string {
 type row struct {
 	id      string // the same on each screen
 	anchor  string // of its memory, for links to the page that has all
-	path    string // of a page of its own, of a limit
 	cells   string
 	order   float64
 	about   string            // what the finding on it has, if there is one
@@ -203,7 +202,7 @@ func memories(d *verdicts.Data) (rows []row) {
 		for i := range dev.Limited {
 			x := &dev.Limited[i]
 			add(name+", limit of "+plain(cmp.Or(x.Labels["pod"], x.Labels["slurm_job"], x.Labels["process"])), x.Labels, x.Memory, &x.Domain)
-			rows[len(rows)-1].path = x.Path
+			rows[len(rows)-1].anchor = x.Path
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.order, b.order) })

@@ -77,7 +77,7 @@ type (
 	// which is its total.
 	Part struct {
 		Labels map[string]string `json:"labels"`
-		Path   string            `json:"path,omitempty"` // below /predict, of the page on a limit; the others are found there by their labels
+		Path   string            `json:"path,omitempty"` // below /predict, of the page on a limit, and of its card there; the others are found by their labels
 		Memory Memory            `json:"memory"`
 		Domain
 	}
