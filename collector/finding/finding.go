@@ -6,6 +6,7 @@
 package finding
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -236,8 +237,11 @@ func (m *Memory) growth(s *Sample, of func(Who) *Finding) {
 		leaking, leak = detector.Of(sum), sum > 0
 	}
 	said := j.Device.Judged || j.Device.Muted || j.Evidence != detector.EvidenceNone
-	if now-m.Judged >= fullFor {
-		m.Page.Since, m.OOM.Since, m.Leak.Since = now, now, now
+	if begun := now; now-m.Judged >= fullFor {
+		if m.Judged == 0 { // a history was read before: it is as old as the growth
+			begun, m.Evidence = cmp.Or(j.Device.Since, now), m.evidence(s)
+		}
+		m.Page.Since, m.OOM.Since, m.Leak.Since = begun, begun, begun
 	}
 	if said || leak {
 		m.Judged = now
