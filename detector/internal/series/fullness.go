@@ -26,6 +26,7 @@ type Fullness struct {
 	Since, Until time.Duration // first and last frame in a row in which it was full; 0 never
 	Lately       time.Duration // the first one of those that were not fullApart apart; 0 never
 	Left         bool          // a process that held much of it has ended since: Lately restarts
+	Unlisted     bool          // nobody tells the processes: a fall may be the end of one
 }
 
 // Note adds a frame.

@@ -150,11 +150,11 @@ func (r *Run) up(p stat.Point) {
 
 // fall adds a move downwards to p and notes the gradual growth that it gives back, unless it is a flush: in a full
 // memory an allocator empties its cache before it fails, and fills it again.
-// A leak cannot be flushed: if less than retrace of the rise stays, it was no leak.
+// A leak cannot be flushed: if less than retrace of the rise stays, it was no leak, unless its program may have died.
 func (e *Scale) fall(p stat.Point, full *Fullness) {
 	r := &e.Run
 	flushed := full.Until > 0 && p.At-full.Until <= FullBefore+e.Width && full.Lately > r.LowAt &&
-		float64(p.V-r.Low) >= retrace*float64(r.High-r.Low)
+		(full.Unlisted || float64(p.V-r.Low) >= retrace*float64(r.High-r.Low))
 	if height, levels := e.above(p.V); levels >= toothMoves && !flushed {
 		e.Given = max(e.Given, float64(height))
 	}

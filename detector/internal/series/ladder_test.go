@@ -271,6 +271,7 @@ func TestWhatIsFlushedIsNotGivenBack(t *testing.T) {
 		{"it was full before it grew", Fullness{Lately: block(10), Until: block(50)}, 300, true},
 		{"a quarter stays", Fullness{Lately: block(40), Until: block(50)}, 100 + 400*retrace, false},
 		{"next to nothing stays", Fullness{Lately: block(40), Until: block(50)}, 99 + 400*retrace, true},
+		{"nothing stays, and its program may have died", Fullness{Lately: block(40), Until: block(50), Unlisted: true}, 100, false},
 	} {
 		e := climbing(join(flat(10, 100), ramp(40, 110, 10), mibs(500)), &Fullness{})
 		e.close(stat.Point{At: block(fell), V: inMiB(c.to)}, &c.full)
