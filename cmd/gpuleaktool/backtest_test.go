@@ -194,6 +194,7 @@ func TestBacktestErrors(t *testing.T) {
 		{"--prometheus.url=localhost:9090 --query=a --start=-1h", "--prometheus.url: is not an address"},
 		{"--prometheus.url=http://localhost:1 --start=-1h", "--query is missing"},
 		{"--prometheus.url=http://localhost:1 --query=a", "--start is missing"},
+		{"--prometheus.url=http://localhost:1 --query=a --start=-1h --query-step=30m", "--query-step=30m: 30m is not between 1s and 5m"},
 		{"--prometheus.url=http://localhost:1 --query=a --start=yesterday", "--start=yesterday: is not a time"},
 		{"--prometheus.url=http://localhost:1 --query=a --start=-1h --end=-2h", "is not before --end"},
 		{"--prometheus.url=http://localhost:1 --query=a --start=-1h --http.config.file=" + dir + "/absent", "--http.config.file=" + dir + "/absent: "},
