@@ -111,6 +111,7 @@ func logCases() []logCase {
 		{name: "nothing is known", text: "timestamp, uuid, name, memory.used [MiB], memory.total [MiB]\n" + at + "GPU-a, [Unknown Error], [GPU is lost], N/A\n", want: []string{"GPU-a 01 10:00:00 ?/?"}},
 		{name: "only free memory", text: "timestamp, memory.free [MiB], memory.total [MiB], memory.reserved [MiB]\n" + at + "100, 2000, 74\n", want: []string{"unnamed 01 10:00:00 1826/1926"}},
 		{name: "used memory that failed is not worked out", text: "timestamp, memory.used [MiB], memory.free [MiB], memory.total [MiB]\n" + at + "[N/A], 100, 2000\n", want: []string{"unnamed 01 10:00:00 ?/2000"}},
+		{name: "in the afternoon", text: "timestamp, memory.used [MiB]\n2026/03/01 12:00:00 AM, 5\n2026-03-01 8:00:00.5 PM, 6\n", want: []string{"unnamed 01 00:00:00 5/?", "unnamed 01 20:00:00.5 6/?"}},
 		{name: "blank lines", text: "timestamp, memory.used [MiB]\n\n" + at + "1826\n\n \n2026/03/01 10:00:01.000, 11 MiB\n\n ", want: []string{"unnamed 01 10:00:00 1826/?", "unnamed 01 10:00:01 11/?"}},
 		{name: "saved again with semicolons and quotes", text: "\"timestamp\";\"memory.used [MiB]\"\n\"2026/03/01 10:00:00.000\";\"24010 MiB\"\n2026/03/01 10:00:01.000;24.010,5 MiB\n2026/03/01 10:00:02.000;24,010.5\n", want: []string{"unnamed 01 10:00:00 24010/?", "unnamed 01 10:00:01 24010/?", "unnamed 01 10:00:02 24010/?"}},
 		{name: "a header again, with other columns, too", text: "timestamp, uuid, memory.used [MiB]\n" + at + "GPU-a, 10 MiB\ntimestamp, uuid, memory.used [MiB]\n2026/03/01 10:00:01.000, GPU-a, 11 MiB\n" +
@@ -281,6 +282,7 @@ func TestLogErrors(t *testing.T) {
 		{name: "only messages", text: "\nNo devices were found\n# a\n", want: `log: holds only messages of nvidia-smi and comments: left out 2 lines, the first is line 2: is no part of the log: "No devices were found"`},
 		{name: "fruit", text: head + at + "GPU-a, 12 apples, 100 MiB\n" + good, want: `log:2: memory.used: cannot read "12 apples" as memory such as 1234 MiB: "2026/03/01 10:00:00.000, GPU-a, 12 apples, 100 MiB"`},
 		{name: "negative", text: head + at + "GPU-a, -12, 100 MiB\n", want: `log:2: memory.used: cannot read "-12" as memory such as 1234 MiB`},
+		{name: "a comma between thousands", text: head + at + "GPU-a, \"30,000 MiB\", 100 MiB\n", want: `log:2: memory.used: cannot read "30,000 MiB" as memory such as 1234 MiB, without a comma between thousands`},
 		{name: "hexadecimal", text: head + at + "GPU-a, 0x10, 100 MiB\n", want: `log:2: memory.used: cannot read "0x10" as memory such as 1234 MiB`},
 		{name: "all ones", text: head + at + "GPU-a, 17592186044415 MiB, 100 MiB\n", want: `log:2: memory.used: "17592186044415 MiB" is more memory than any GPU has: check the unit`},
 		{name: "too few fields", text: head + at + "GPU-a, 12 MiB\n" + good, want: `log:2: has 3 fields, but the header has 4 columns: "2026/03/01 10:00:00.000, GPU-a, 12 MiB"`},
