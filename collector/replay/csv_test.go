@@ -164,7 +164,7 @@ func logCases() []logCase {
 		{
 			name: "a clock that is set back, a comment, and a cut line", log: columns("timestamp,gpu,used[MiB]"), text: "# a comment\n1772404200,0,100\n1772404200,1,-\n1772404199,0,110\n1772404201,,1\n1772404202,0,120\n1772404203,0,1",
 			want: []string{"index-0 01 22:30:00 100/?", "index-1 01 22:30:00 ?/?", "index-0 01 22:30:02 120/?"},
-			left: `1: is no part of the log: "# a comment"|4: 1772404199 of GPU "index-0" is not after 1772404200, its row before: the clock was set back|5: does not tell its GPU|7: the file ends inside it`,
+			left: `1: is no part of the log: "# a comment"|4: 1772404199 of GPU "0" is not after 1772404200, its row before: the clock was set back|5: does not tell its GPU|7: the file ends inside it`,
 		},
 		{
 			name: "an hour comes twice", log: in("Europe/Berlin", columns("timestamp,used[MiB]")), text: "2026-10-25 02:30:00,1\n2026-10-25 02:59:59,2\n2026-10-25 02:00:00,3\n2026-10-25 02:30:00,4\n2026-10-25 03:00:00,5\n",
