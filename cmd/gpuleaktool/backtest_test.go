@@ -208,7 +208,7 @@ func TestBacktestErrors(t *testing.T) {
 		{"--unit=B testdata/leak.csv", "--unit is for --query: a log tells its units"},
 		{"--unit=GiB testdata/leak.csv", "choose one of auto, B, MiB"},
 		{"--step=0s testdata/leak.csv", "--step=0s: 0s is not between"},
-		{"--step=150ms testdata/leak.csv", "--step=150ms: must be a multiple of 100ms"},
+		{"--step=90s testdata/leak.csv", "--step=1m30s: must be whole minutes, or less than one"},
 		{"--capacity=all testdata/leak.csv", "--capacity=all: is not a number of bytes"},
 		{"--timezone=Mars testdata/leak.csv", "--timezone=Mars: is no time zone"},
 		{"--detector.config=" + dir + "/absent testdata/leak.csv", dir + "/absent: no such file"},
