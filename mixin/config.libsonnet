@@ -1,5 +1,8 @@
 // What a user of the mixin may set. Everything else follows from it.
 {
+  assert $._config.exporterSelector != '' : 'exporterSelector is empty: select the series of the exporter, as in job="gpu"',
+  assert std.isNumber($._config.oomPageSeconds) : 'oomPageSeconds is a number of seconds, such as 2 * 60 * 60',
+
   _config+:: {
     // Selects the series of the exporter. It stands in every selector.
     exporterSelector: 'job="gpu_leak_exporter"',

@@ -12,6 +12,7 @@ func TestCheckConfig(t *testing.T) {
 	good := write(t, "good.yml", "groups:\n- name: a\n  rules:\n  - match: ['{pod=\"a\"}']\n    leak_threshold: 0.7\n- name: b\n")
 	bad := write(t, "bad.yml", "groups:\n- name: a\n  rules:\n  - mute: true\n  - match: ['{job=\"a\"}']\n    mute: true\n")
 	short := write(t, "short.yml", "groups:\n- name: a\n  rules:\n  - match: ['{}']\n    windows: [1m]\n")
+	pipe(t, good)
 	const example = "../../examples/detector.yml"
 	checked := func(path string) string {
 		return "Checking " + path + "\n  a: 1 rule\n  b: 0 rules\n  SUCCESS: 2 groups, 1 rule\n"
@@ -24,6 +25,7 @@ func TestCheckConfig(t *testing.T) {
 		stdout, stderr string
 	}{
 		{good, exitOK, checked(good), ""},
+		{"-", exitOK, checked(good), ""},
 		{good + " " + bad, exitWrong, checked(good) + "Checking " + bad + "\n", badErrors + "gpuleaktool: error: 1 file of 2 cannot be used\n"},
 		{
 			"/none.yml /none.yml", exitWrong, strings.Repeat("Checking /none.yml\n", 2),

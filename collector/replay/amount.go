@@ -72,7 +72,7 @@ func amount(text string, unit float64, comma string) (v gpu.Opt[uint64], err err
 	f, err := parseNumber(number)
 	switch f = math.Round(f * unit); {
 	case err != nil || f < 0:
-		return v, fmt.Errorf("cannot read %s as memory such as 1234 MiB", quote(text))
+		return v, fmt.Errorf("cannot read %s as memory such as 1234 MiB, without a comma between thousands", quote(text))
 	case f > detector.MaxBytes:
 		return v, fmt.Errorf("%s is more memory than any GPU has: check the unit", quote(text))
 	case comma != "," && f < 1<<30 && thousands.MatchString(number):

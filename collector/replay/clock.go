@@ -50,6 +50,7 @@ func (s *stamp) settle(last time.Duration) {
 var layouts = []string{
 	time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05 -0700",
 	"2006/01/02 15:04:05", time.DateTime, "2006-01-02T15:04:05", time.ANSIC, "20060102 15:04:05", "2006/01/02 15:04", "2006-01-02 15:04",
+	"2006/01/02 3:04:05 PM", "2006-01-02 3:04:05 PM",
 }
 
 // yearLast is how a date begins in most countries, each with an order of its own.

@@ -111,6 +111,7 @@ func logCases() []logCase {
 		{name: "nothing is known", text: "timestamp, uuid, name, memory.used [MiB], memory.total [MiB]\n" + at + "GPU-a, [Unknown Error], [GPU is lost], N/A\n", want: []string{"GPU-a 01 10:00:00 ?/?"}},
 		{name: "only free memory", text: "timestamp, memory.free [MiB], memory.total [MiB], memory.reserved [MiB]\n" + at + "100, 2000, 74\n", want: []string{"unnamed 01 10:00:00 1826/1926"}},
 		{name: "used memory that failed is not worked out", text: "timestamp, memory.used [MiB], memory.free [MiB], memory.total [MiB]\n" + at + "[N/A], 100, 2000\n", want: []string{"unnamed 01 10:00:00 ?/2000"}},
+		{name: "in the afternoon", text: "timestamp, memory.used [MiB]\n2026/03/01 12:00:00 AM, 5\n2026-03-01 8:00:00.5 PM, 6\n", want: []string{"unnamed 01 00:00:00 5/?", "unnamed 01 20:00:00.5 6/?"}},
 		{name: "blank lines", text: "timestamp, memory.used [MiB]\n\n" + at + "1826\n\n \n2026/03/01 10:00:01.000, 11 MiB\n\n ", want: []string{"unnamed 01 10:00:00 1826/?", "unnamed 01 10:00:01 11/?"}},
 		{name: "saved again with semicolons and quotes", text: "\"timestamp\";\"memory.used [MiB]\"\n\"2026/03/01 10:00:00.000\";\"24010 MiB\"\n2026/03/01 10:00:01.000;24.010,5 MiB\n2026/03/01 10:00:02.000;24,010.5\n", want: []string{"unnamed 01 10:00:00 24010/?", "unnamed 01 10:00:01 24010/?", "unnamed 01 10:00:02 24010/?"}},
 		{name: "a header again, with other columns, too", text: "timestamp, uuid, memory.used [MiB]\n" + at + "GPU-a, 10 MiB\ntimestamp, uuid, memory.used [MiB]\n2026/03/01 10:00:01.000, GPU-a, 11 MiB\n" +
@@ -163,7 +164,7 @@ func logCases() []logCase {
 		{
 			name: "a clock that is set back, a comment, and a cut line", log: columns("timestamp,gpu,used[MiB]"), text: "# a comment\n1772404200,0,100\n1772404200,1,-\n1772404199,0,110\n1772404201,,1\n1772404202,0,120\n1772404203,0,1",
 			want: []string{"index-0 01 22:30:00 100/?", "index-1 01 22:30:00 ?/?", "index-0 01 22:30:02 120/?"},
-			left: `1: is no part of the log: "# a comment"|4: 1772404199 of GPU "index-0" is not after 1772404200, its row before: the clock was set back|5: does not tell its GPU|7: the file ends inside it`,
+			left: `1: is no part of the log: "# a comment"|4: 1772404199 of GPU "0" is not after 1772404200, its row before: the clock was set back|5: does not tell its GPU|7: the file ends inside it`,
 		},
 		{
 			name: "an hour comes twice", log: in("Europe/Berlin", columns("timestamp,used[MiB]")), text: "2026-10-25 02:30:00,1\n2026-10-25 02:59:59,2\n2026-10-25 02:00:00,3\n2026-10-25 02:30:00,4\n2026-10-25 03:00:00,5\n",
@@ -272,7 +273,8 @@ func TestLogErrors(t *testing.T) {
 		{name: "blank", text: "\n \n", want: "log: is empty"},
 		{name: "no header", text: good, want: "log:1: " + header},
 		{name: "another file", text: "hello\n", want: "log:1: " + header},
-		{name: "an archive", text: compress(t, "PK\x03\x04\x14\x00\n"), want: "log:1: " + header},
+		{name: "an archive", text: compress(t, "PK\x03\x04\x14\x00\n"), want: "log: is compressed, and not by gzip: unpack it first"},
+		{name: "of xz", text: "\xfd7zXZ\x00\x00\x04", want: "log: is compressed, and not by gzip: unpack it first"},
 		{name: "JSON", text: "{\"a\":1}\n", want: "log:1: " + header},
 		{name: "no timestamp", text: "uuid, memory.used [MiB]\nGPU-a, 10 MiB\n", want: "log:1: no timestamp column: record with nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1"},
 		{name: "no memory", text: "timestamp, pid\n", want: "log:1: no column of used memory: record with nvidia-smi --query-compute-apps=timestamp,gpu_uuid,pid,process_name,used_memory --format=csv -l 1"},
@@ -280,6 +282,7 @@ func TestLogErrors(t *testing.T) {
 		{name: "only messages", text: "\nNo devices were found\n# a\n", want: `log: holds only messages of nvidia-smi and comments: left out 2 lines, the first is line 2: is no part of the log: "No devices were found"`},
 		{name: "fruit", text: head + at + "GPU-a, 12 apples, 100 MiB\n" + good, want: `log:2: memory.used: cannot read "12 apples" as memory such as 1234 MiB: "2026/03/01 10:00:00.000, GPU-a, 12 apples, 100 MiB"`},
 		{name: "negative", text: head + at + "GPU-a, -12, 100 MiB\n", want: `log:2: memory.used: cannot read "-12" as memory such as 1234 MiB`},
+		{name: "a comma between thousands", text: head + at + "GPU-a, \"30,000 MiB\", 100 MiB\n", want: `log:2: memory.used: cannot read "30,000 MiB" as memory such as 1234 MiB, without a comma between thousands`},
 		{name: "hexadecimal", text: head + at + "GPU-a, 0x10, 100 MiB\n", want: `log:2: memory.used: cannot read "0x10" as memory such as 1234 MiB`},
 		{name: "all ones", text: head + at + "GPU-a, 17592186044415 MiB, 100 MiB\n", want: `log:2: memory.used: "17592186044415 MiB" is more memory than any GPU has: check the unit`},
 		{name: "too few fields", text: head + at + "GPU-a, 12 MiB\n" + good, want: `log:2: has 3 fields, but the header has 4 columns: "2026/03/01 10:00:00.000, GPU-a, 12 MiB"`},
@@ -305,7 +308,8 @@ func TestLogErrors(t *testing.T) {
 		{name: "fewer columns", log: columns("timestamp,used[B]"), text: "2026-03-01 10:00:00,5,6\n", want: "log:1: has 3 fields, but --columns names 2: name each one, those of no use -"},
 		{name: "more used than there is", log: columns("timestamp,used[B],total[B]"), text: "2026-03-01 10:00:00,6,5\n", want: "log:1: more is in use than there is: check which column is which, and the units"},
 		{name: "a header of other columns", log: columns("timestamp,used[B],total[B]"), text: "time,used,total\n2026-03-01 10:00:00,5,6\ntime,total,used\n", want: `log:3: a header of other columns: split the file there: "time,total,used"`},
-		{name: "given columns without a time", log: columns("used[B]"), text: "5\n", want: "log: no timestamp column: record with"},
+		{name: "a start without an interval", log: columns("used[B]"), text: "5\n", want: "log: no timestamp column: --log.start and --log.interval must both be given"},
+		{name: "an interval without a start", log: Log{Columns: columns("used[B]").Columns, Interval: 1}, text: "5\n", want: "log: no timestamp column: --log.start and --log.interval must both be given"},
 		{name: "points between thousands", text: "timestamp;memory.used [MiB]\n2026/03/01 10:00:00.000;24.500\n", want: `log:2: memory.used: amounts such as "24.500" are less than a GPU has. If the point sets thousands apart, take it out: awk -F';' -v OFS=';' '{for (i = 2; i <= NF; i++) gsub(/[.]/, "", $i)} 1'. If it stands before decimals, add one: sed -E 's/([.][0-9]{3})/\10/g'`},
 		{name: "or commas", text: "timestamp;memory.used [MiB]\n2026/03/01 10:00:00.000;24,500\n", want: `log:2: memory.used: amounts such as "24,500" are less`},
 	} {

@@ -130,7 +130,7 @@ func of(i *gpu.Info) string {
 	if !i.Named() {
 		return ""
 	}
-	return fmt.Sprintf(" of GPU %q", i.UUID)
+	return fmt.Sprintf(" of GPU %q", strings.TrimPrefix(i.UUID, "index-")) // as the log has it
 }
 
 // quote quotes a line for an error, and cuts a long one.

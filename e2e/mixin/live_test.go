@@ -332,6 +332,18 @@ func TestDashboardsLive(t *testing.T) {
 	})
 }
 
+// TestSettingsRefused has settings of which no rule can be made: the error says what to give.
+func TestSettingsRefused(t *testing.T) {
+	t.Parallel()
+	for setting, want := range map[string]string{`exporterSelector: ""`: "exporterSelector is empty", `oomPageSeconds: "2h"`: "oomPageSeconds is a number of seconds"} {
+		text, err := exec.Command(harness.ExternalTool(t, "jsonnet"), "-J", filepath.Join(harness.Root(), "mixin"), "-e",
+			`((import "mixin.libsonnet") + { _config+:: { `+setting+` } }).prometheusAlerts`).CombinedOutput()
+		if err == nil || !strings.HasPrefix(string(text), "RUNTIME ERROR: "+want) {
+			t.Errorf("%s: %v, %.200s", setting, err, text)
+		}
+	}
+}
+
 // TestLinksToGrafana sets the address of a Grafana: each alert links to a dashboard there.
 func TestLinksToGrafana(t *testing.T) {
 	t.Parallel()

@@ -40,9 +40,6 @@ const (
 // leastCapacity is the least capacity, in bytes: less is a number without its unit.
 const leastCapacity = 64 << 20
 
-// leastStep is the shortest --step, of which any is a multiple.
-const leastStep = 100 * time.Millisecond
-
 // backtest is a call of the command.
 type backtest struct {
 	files      []string
@@ -78,7 +75,7 @@ func Add(app *kingpin.Application, commands command.Commands) {
 	choice("fail-on", "What the exit status 1 means: leak (a series was called one), ticket (the mixin's rules would have made a ticket or paged) or page.", levelLeak.String(), &b.failOn,
 		levelLeak.String(), levelTicket.String(), levelPage.String())
 	cmd.Flag("incidents", "Also tell what ended while its memory was full: who filled it, and whether an alert came before. Needs processes in the history; not for --output=html.").BoolVar(&b.incidents)
-	cmd.Flag("step", "Time between two verdicts of --output=json. Alarms between them count as well.").Default("1m").SetValue(cli.Duration("step", &b.step, leastStep, 24*time.Hour))
+	cmd.Flag("step", "Time between two verdicts of --output=json. Alarms between them count as well.").Default("1m").SetValue(cli.Duration("step", &b.step, 100*time.Millisecond, 24*time.Hour))
 	choice("unit", "Unit of the metric of --query: auto (from its name), B or MiB.", "auto", &unit, "auto", "B", "MiB")
 	cmd.Flag("capacity", "Memory that there is, such as 80GiB, instead of what the history says.").SetValue(cli.Bytes("capacity", &b.capacity, leastCapacity, detector.MaxBytes))
 	cmd.Flag("timezone", "Time zone of time stamps that tell none, and of what is shown, such as Europe/Berlin.").Default("UTC").
@@ -119,6 +116,9 @@ func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	if err != nil {
 		return err
 	}
+	if b.incidents && len(judged.incidents) == 0 {
+		fmt.Fprintf(stderr, "%s: --incidents found none: no process ended in a full memory, or the history has no processes\n", command.Program)
+	}
 	distinguish(judged.results)
 	if err := b.write(stdout, judged); err != nil {
 		return err
@@ -157,8 +157,8 @@ func (b *backtest) check() error {
 		return errors.New(history.StandardInput + ": can be read only once: name - once")
 	case b.incidents && b.output == outputHTML:
 		return errors.New("--incidents is for --output=table and json")
-	case b.step%leastStep != 0:
-		return fmt.Errorf("--step=%s: must be a multiple of %s", cli.FormatDuration(b.step), cli.FormatDuration(leastStep))
+	case b.step > mostApart && b.step%mostApart != 0:
+		return fmt.Errorf("--step=%s: must be whole minutes, or less than one", cli.FormatDuration(b.step))
 	case b.prometheus.URL != "" && b.logs.Given():
 		return errors.New("--columns, --log.start and --log.interval are for files: leave them out with --prometheus.url")
 	case b.prometheus.URL == "" && b.unit != 0:

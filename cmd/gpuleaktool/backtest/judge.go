@@ -46,7 +46,7 @@ type judgedGPU struct {
 }
 
 func newJudge(rules *detectorconfig.Config, step time.Duration, output string) *judge {
-	return &judge{rules: rules, common: rules.For(nil), step: step, interval: within(step), output: output, heights: detector.NewHeights(), gpus: map[*history.Memory]*judgedGPU{}, incidents: incident.NewStore("", mostIncidents, nil)}
+	return &judge{rules: rules, common: rules.For(nil), step: step, interval: min(step, mostApart), output: output, heights: detector.NewHeights(), gpus: map[*history.Memory]*judgedGPU{}, incidents: incident.NewStore("", mostIncidents, nil)}
 }
 
 // of returns what judges a memory.
@@ -115,17 +115,9 @@ func (j *judge) resolver(m *history.Memory) sampler.Resolver {
 	}
 }
 
-// mostApart is how far two verdicts may be apart, whatever step is asked for: a leak between two steps was a leak.
+// mostApart is how far two verdicts may be apart, whatever step is asked for: a leak between two steps was a leak. Any longer
+// step is a multiple of it.
 const mostApart = time.Minute
-
-// within returns the longest whole part of a step that is mostApart at most.
-func within(step time.Duration) time.Duration {
-	n := max(1, ceil(step, mostApart)/mostApart)
-	for step%n != 0 {
-		n++
-	}
-	return step / n
-}
 
 // ceil returns the first multiple of step that is not before t.
 func ceil(t, step time.Duration) time.Duration { return t + (step-t%step)%step }

@@ -238,16 +238,6 @@ func TestMostEvents(t *testing.T) {
 	}
 }
 
-// The longest whole part of a step that is a minute at most.
-func TestWithin(t *testing.T) {
-	for step, want := range map[time.Duration]time.Duration{
-		100 * time.Millisecond: 100 * time.Millisecond, time.Minute: time.Minute, 61 * time.Second: 30500 * time.Millisecond,
-		90 * time.Second: 45 * time.Second, 24 * time.Hour: time.Minute, 2*time.Minute + 3*time.Millisecond: 40*time.Second + time.Millisecond,
-	} {
-		testkit.Equal(t, within(step), want, "within %s", step)
-	}
-}
-
 // endless is a text that has no end.
 type endless string
 

@@ -45,7 +45,7 @@ func (q *Prometheus) AddFlags(cmd *kingpin.CmdClause) {
 	cmd.Flag("prometheus.url", "Address of a Prometheus to read from, such as http://localhost:9090.").StringVar(&q.URL)
 	cmd.Flag("query", "PromQL for the used memory, such as DCGM_FI_DEV_FB_USED. Each series that it returns is judged. Of gpu_memory_used_bytes the processes and MIG slices are, too.").StringVar(&q.Query)
 	cmd.Flag("capacity.query", "PromQL for the memory that there is, such as gpu_memory_total_bytes - gpu_memory_reserved_bytes. Its series are those of --query that agree in all labels that both have. Metrics of this exporter, DCGM's and nvidia_gpu_exporter's need none.").StringVar(&q.capacity)
-	cmd.Flag("query-step", "Time between two points to ask for.").Default("15s").SetValue(cli.Duration("query-step", &q.step, time.Second, time.Hour))
+	cmd.Flag("query-step", "Time between two points to ask for.").Default("15s").SetValue(cli.Duration("query-step", &q.step, time.Second, 5*time.Minute)) // with longer ones tickets and leaks are missed
 	cmd.Flag("start", "Where the history begins: 2026-03-01T00:00:00Z, or -6h before now.").StringVar(&q.start)
 	cmd.Flag("end", "Where it ends, in the same forms; now if left out.").StringVar(&q.end)
 	cmd.Flag("http.config.file", "Basic authentication, TLS and so on for the Prometheus: the http_config of its own configuration.").StringVar(&q.HTTPConfig)

@@ -30,7 +30,8 @@ import (
 )
 
 const (
-	// probePatience is how long a page is looked for: twice. A probe writes every five seconds.
+	// probePatience is how long a page is looked for: twice. A probe writes every five seconds. A process that has not begun
+	// to answer for that long after its time does not answer.
 	probePatience = allocator.FindInterval + 5*time.Second
 	// sitesInterval is how often the answer is looked at.
 	sitesInterval = 100 * time.Millisecond
@@ -42,13 +43,11 @@ type sitesCommand struct {
 	over   time.Duration
 	output string
 	procFS string
-
-	patience time.Duration // for a page
 }
 
 // Add adds the command sites.
 func Add(app *kingpin.Application, commands command.Commands) {
-	s := &sitesCommand{patience: probePatience}
+	s := &sitesCommand{}
 	cmd := app.Command("sites", "Find the lines of a process on this machine that allocate GPU memory that stays. "+
 		"The process needs the probe, and PyTorch 2.1 or later.")
 	cmd.Flag("pid", "The process, by its number on this machine.").PlaceHolder("PID").Required().
@@ -75,7 +74,7 @@ func (s *sitesCommand) run(ctx context.Context, stdout, stderr io.Writer) error 
 // errNoProbe says what to do where nobody answers.
 var errNoProbe = errors.New("it has no probe (see probe/README.md), or uses no GPU yet")
 
-var errEnded = errors.New("it has ended")
+var errNoAnswer = errors.New("it has a page and does not answer: another program than our probe writes it (see probe/README.md), or somebody else has asked first")
 
 // ask has the process tell by itself.
 func (s *sitesCommand) ask(ctx context.Context, stderr io.Writer) (*allocator.Sites, error) {
@@ -97,23 +96,25 @@ func (s *sitesCommand) ask(ctx context.Context, stderr io.Writer) (*allocator.Si
 		stop()
 		<-done
 	}()
-	err = until(ctx, s.patience, func() bool { return reader.Of(id) != nil || reader.Problem() != nil })
+	fmt.Fprintf(stderr, "%s: looks for the probe of process %d, for %s at most, and has it record where it allocates for %s\n",
+		command.Program, s.pid, humanize.Duration(probePatience), humanize.Duration(s.over))
+	err = until(ctx, probePatience, func() bool { return reader.Of(id) != nil || reader.Problem() != nil })
 	if err := cmp.Or(reader.Problem(), err); err != nil {
 		return nil, err
 	}
 	reader.Ask(id, s.over)
-	fmt.Fprintf(stderr, "%s: process %d records where it allocates for %s, until %s\n", command.Program, s.pid, humanize.Duration(s.over), time.Now().Add(s.over).Format("15:04:05"))
 	var sites *allocator.Sites
 	err = until(ctx, s.over+time.Hour, func() bool {
 		reader.Of(id) // or it is forgotten
 		sites = reader.Sites(id)
-		return sites == nil || sites.State == allocator.SitesDone || sites.State == allocator.SitesRefused
+		return sites == nil || sites.State == allocator.SitesDone || sites.State == allocator.SitesRefused ||
+			sites.State == allocator.SitesAsked && time.Since(sites.Asked) > s.over+probePatience
 	})
 	switch {
 	case err != nil:
 		return nil, err
-	case sites == nil:
-		return nil, errEnded
+	case sites == nil || sites.State == allocator.SitesAsked:
+		return nil, errNoAnswer
 	case sites.State == allocator.SitesRefused:
 		return nil, errors.New(sites.Reason)
 	}
@@ -132,7 +133,7 @@ func (s *sitesCommand) process() (gpu.ProcessID, error) {
 	}
 	stat, err := p.Stat()
 	if err != nil {
-		return gpu.ProcessID{}, errors.Join(errEnded, err)
+		return gpu.ProcessID{}, fmt.Errorf("it has ended: %w", err)
 	}
 	return gpu.ProcessID{PID: uint32(s.pid), Start: stat.Starttime}, nil
 }

@@ -7,11 +7,17 @@ package sites
 
 import (
 	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
 	"io"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
@@ -63,20 +69,51 @@ func TestWriteSitesJSON(t *testing.T) {
 	testkit.Equal(t, b.String(), want, "page")
 }
 
-// TestSitesOfNothing asks processes that cannot tell.
+// TestSitesOfNothing asks processes that cannot tell. The last one has a page, as of probe/example.c, and never answers.
 func TestSitesOfNothing(t *testing.T) {
 	for _, c := range []struct {
 		pid    int
 		procFS string
-		want   string
+		want   error
 	}{
-		{os.Getpid(), "/proc", errNoProbe.Error()},
-		{1 << 22, "/proc", "process 4194304: there is none of that number"},
-		{1, t.TempDir() + "/none", "--path.procfs="},
+		{os.Getpid(), "/proc", errNoProbe},
+		{1 << 22, "/proc", errors.New("process 4194304: there is none of that number")},
+		{1, t.TempDir() + "/none", errors.New("--path.procfs=")},
+		{os.Getpid(), "/proc", errNoAnswer},
 	} {
-		s := &sitesCommand{pid: c.pid, over: time.Minute, procFS: c.procFS, patience: 10 * time.Millisecond}
-		if err := s.run(t.Context(), io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v", c, err)
+		s := &sitesCommand{pid: c.pid, over: 10 * time.Second, procFS: c.procFS}
+		if errors.Is(c.want, errNoAnswer) {
+			page(t, s)
 		}
+		synctest.Test(t, func(t *testing.T) {
+			var stderr bytes.Buffer
+			began := time.Now()
+			err := s.run(t.Context(), io.Discard, &stderr)
+			if took := time.Since(began); err == nil || !strings.Contains(err.Error(), c.want.Error()) || took > time.Minute {
+				t.Errorf("%+v: %v after %s", c, err, took)
+			}
+			if said := strings.Contains(stderr.String(), "looks for the probe of process"); said != (c.pid == os.Getpid()) {
+				t.Errorf("%+v: it said %q", c, &stderr)
+			}
+		})
 	}
+}
+
+// page makes a page of this process that nobody writes any more.
+func page(t *testing.T, s *sitesCommand) {
+	t.Helper()
+	id, err := s.process()
+	testkit.Must(t, err)
+	b, le := make([]byte, 4096), binary.LittleEndian
+	copy(b, "GPULEAK\x00\x01\x00\xc0")
+	le.PutUint64(b[16:], 1)
+	le.PutUint64(b[24:], id.Start)
+	le.PutUint32(b[32:], 1)
+	copy(b[64+48:], "mypool")
+	le.PutUint32(b[12:], crc32.ChecksumIEEE(b[16:4032]))
+	fd, err := unix.MemfdCreate("gpu_leak_probe", unix.MFD_CLOEXEC)
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	_, err = unix.Pwrite(fd, b, 0)
+	testkit.Must(t, err)
 }
