@@ -329,17 +329,3 @@ func checkAgain(t *testing.T, want []reading) {
 		t.Fatalf("got  %+v\nwant %+v", got, want)
 	}
 }
-
-// BenchmarkReadRecording reads a GPU and a sample in which every field is set.
-func BenchmarkReadRecording(b *testing.B) {
-	info, s, st := everyField()
-	text := written(b, info, s, &st)
-	b.ReportAllocs()
-	for range b.N {
-		r, err := NewReader("r", strings.NewReader(text), nil)
-		must(b, err)
-		if _, _, err := r.Next(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
