@@ -346,33 +346,24 @@ func TestTwoLivesAtOnce(t *testing.T) {
 	})
 }
 
-// The ranks of a job end together, and are one life: as high as the highest of them.
+// The ranks of a job end together, and are one life, as high as the highest of them. One may end in a full memory, and the others
+// not: what these held counts as a life of their program, next to that of the run before, and what the first held as soon as it is
+// known to have ended well.
 func TestRanks(t *testing.T) {
-	var r Record
-	for _, holds := range []float64{50, 60, 40} {
-		var l Life
-		l.End(live(&l, &r, 0, false, leg{20, holds}), &r, false)
-	}
-	if got := r.Given[Crest].Highest(0, 0, start+time.Hour) / gib; r.Lives != 1 || r.Given[Crest].N != 1 || got != 60 {
-		t.Errorf("%d lives and %d peaks, of %v GiB at most; want one of 60", r.Lives, r.Given[Crest].N, got)
-	}
-}
-
-// One of the ranks that end together may end in a full memory, and the other not: what the second held counts as a life of its
-// program, next to that of the run before, and what the first held as soon as it is known to have ended well.
-func TestRanksOfWhichOneFilledTheMemory(t *testing.T) {
 	var r Record
 	b := NewBook()
 	b.programs[1] = &r
-	var before, full, other Life
+	var before, full, other, third Life
 	before.End(live(&before, &r, 0, false, leg{20, 30}), &r, false)
 	for at := start + time.Hour; at < start+80*time.Minute; at += step {
 		full.Note(at, 50*gib, 0.99)
 		other.Note(at, 20*gib, 0.5)
+		third.Note(at, 10*gib, 0.5)
 	}
 	end := start + 80*time.Minute
 	full.End(end, &r, false)
 	other.End(end+5*time.Second, &r, false)
+	third.End(end+5*time.Second, &r, false)
 	g := &r.Given[Crest]
 	if r.Lives != 2 || g.N != 2 || g.Last[0].Bytes != 30*gib || g.Last[1].Bytes != 20*gib {
 		t.Fatalf("%d lives, %d heights, of %v and %v GiB", r.Lives, g.N, g.Last[0].Bytes/gib, g.Last[1].Bytes/gib)
@@ -380,23 +371,4 @@ func TestRanksOfWhichOneFilledTheMemory(t *testing.T) {
 	if !b.Ended(1, end) || r.Lives != 2 || g.N != 2 || g.Last[1].Bytes != 50*gib {
 		t.Errorf("%d lives, %d heights, the last of %v GiB", r.Lives, g.N, g.Last[1].Bytes/gib)
 	}
-}
-
-// A job of a minute in a full memory shows nothing of what its program holds, however well it ends.
-func TestShortLivesAreNone(t *testing.T) {
-	b := NewBook()
-	for n := range 4 {
-		at := start + time.Duration(n)*time.Hour
-		b.With(1, at, func(r *Record) {
-			var l Life
-			l.Note(at, 79*gib, 0.99)
-			l.End(at+time.Minute, r, false)
-		})
-		b.Ended(1, at+time.Minute)
-	}
-	b.With(1, start, func(r *Record) {
-		if r.Lives > 0 || r.Given[Crest].N != 4 {
-			t.Errorf("%d lives, and %d heights", r.Lives, r.Given[Crest].N)
-		}
-	})
 }

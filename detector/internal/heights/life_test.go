@@ -126,6 +126,7 @@ func TestEnds(t *testing.T) {
 		{"it was full, and is known to have ended well", 0, []leg{{60, 76}}, 76, true, 1},
 		{"it falls below half, and is known to have ended well", 0, []leg{{60, 10}, {60, 79}, {2, 20}}, 79, true, 1},
 		{"a short life", 0, []leg{{5, 50}}, 50, false, 0},
+		{"a short life that was full, and is known to have ended well", 0, []leg{{5, 79}}, 79, true, 0},
 		{"no minute was whole", 0, []leg{{1, 50}}, 50, false, 0},
 		{"it never held anything", 0, nil, 0, false, 0},
 	} {
@@ -175,18 +176,6 @@ func TestMost(t *testing.T) {
 		if got := highest(&r, end); got[Crest] != want {
 			t.Errorf("at most %v GiB: %v were given back, want %v", most/gib, got, want)
 		}
-	}
-}
-
-// A gap in the samples is one minute: what was before it counts once, and nothing is made up for it.
-func TestGap(t *testing.T) {
-	var l Life
-	var r Record
-	live(&l, &r, 0, false, leg{20, 10}, leg{20, 50})
-	l.Note(l.Minute+5*time.Hour, 10*gib, 0)
-	end := live(&l, &r, 0, false, leg{30, 10})
-	if got := highest(&r, end); got[Crest] != 50 {
-		t.Errorf("%v GiB were given back, want 50", got)
 	}
 }
 
