@@ -316,12 +316,8 @@ func TestHistoryThenLive(t *testing.T) {
 		if last.Memory.Total != gpu.Some(uint64(81000<<20)) || last.Memory.Used.V+last.Memory.Free.V != 81000<<20 {
 			t.Errorf("memory %+v", last.Memory)
 		}
-		if *last.Owner != (gpu.Owner{Namespace: "ml", Pod: "train-0", Container: "main"}) {
-			t.Errorf("owner %+v", last.Owner)
-		}
-		if want := (gpu.Info{Index: 3, UUID: "GPU-1", Name: "NVIDIA H100", Place: [gpu.MaxPlaceLabels]string{"node1", "", "node1"}}); r.info != want {
-			t.Errorf("%+v", r.info)
-		}
+		testkit.Equal(t, *last.Owner, gpu.Owner{Namespace: "ml", Pod: "train-0", Container: "main"}, "owner")
+		testkit.Equal(t, r.info, gpu.Info{Index: 3, UUID: "GPU-1", Name: "NVIDIA H100", Place: [gpu.MaxPlaceLabels]string{"node1", "", "node1"}}, "GPU")
 	})
 }
 
