@@ -123,9 +123,7 @@ func TestRecordingKeepsEveryField(t *testing.T) {
 	text, err := os.ReadFile(golden)
 	must(t, err)
 	info, s, st := everyField()
-	if got := written(t, info, s, &st); got != string(text) {
-		t.Errorf("got\n%s\nwant\n%s", got, text)
-	}
+	equal(t, written(t, info, s, &st), string(text), "recording")
 	want := []replayed{{info, []gpu.Sample{s}, []gpu.Status{st}}}
 	equal(t, replayAll(t, golden), want, "replayed")
 }
