@@ -172,9 +172,7 @@ func TestMoves(t *testing.T) {
 		{"the same twice", ramp(10, 100, q/4), 9},
 		{"up and down", mibs(100, 110, 100, 110), 4},
 	} {
-		if e := climbing(c.levels, &Fullness{}); e.MovedBlock != c.moved {
-			t.Errorf("%s: the last move is in block %d, want %d", c.name, e.MovedBlock, c.moved)
-		}
+		equal(t, climbing(c.levels, &Fullness{}).MovedBlock, c.moved, "%s: block of the last move", c.name)
 	}
 }
 
