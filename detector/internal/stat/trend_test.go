@@ -65,20 +65,6 @@ func TestLineIsThatOfExactRationals(t *testing.T) {
 	}
 }
 
-// wandering is n levels with a rate of 20 MiB a trough, under noise, or that and a walk.
-func wandering(rng *rand.Rand, n int, walks bool) []float64 {
-	levels, walk := make([]float64, n), 0.0
-	for i := range levels {
-		e := 30 * rng.NormFloat64()
-		walk += e
-		levels[i] = 10000 + 20*float64(i) + e
-		if walks {
-			levels[i] += walk - e
-		}
-	}
-	return levels
-}
-
 // The variance of the slope says how far off it is where noise is about a line. Of a
 // walk, whose residuals are correlated, it says less than is true, but several times
 // what it would if they were not; the wander makes up for that.
@@ -91,7 +77,16 @@ func TestVarianceOfTheRate(t *testing.T) {
 		rng := rand.New(rand.NewPCG(73, 74))
 		var stated, actual float64
 		for range trials {
-			l := FitLine(troughs(wandering(rng, points, c.walks)))
+			levels, walk := make([]float64, points), 0.0
+			for i := range levels { // 20 MiB a trough, under noise, or that and a walk
+				e := 30 * rng.NormFloat64()
+				walk += e
+				levels[i] = 10000 + 20*float64(i) + e
+				if c.walks {
+					levels[i] += walk - e
+				}
+			}
+			l := FitLine(troughs(levels))
 			stated += l.Variance / trials
 			actual += (l.Rate - rate) * (l.Rate - rate) / trials
 		}
