@@ -112,14 +112,12 @@ func (m *model) compute() {
 	}
 }
 
-// cuda writes NVML's 1000 × major + 10 × minor as people do.
-func cuda(v int) string { return fmt.Sprintf("%d.%d", v/1000, v/10%100) }
-
 // pagingXIDs are those that are shown from the start.
 var pagingXIDs = []int{48, 62, 64, 74, 79, 94, 95, 119, 120, 140, 143}
 
 func (m *model) identity(id map[string]string, i int) {
-	g, info := &m.GPUs[i], with(id, "driver_version", m.Driver, "cuda_version", cuda(m.CUDA), "memory", "",
+	cuda := fmt.Sprintf("%d.%d", m.CUDA/1000, m.CUDA/10%100) // NVML tells 1000 × major + 10 × minor
+	g, info := &m.GPUs[i], with(id, "driver_version", m.Driver, "cuda_version", cuda, "memory", "",
 		"name", "", "pci_bus_id", "", "serial", "", "vbios_version", "", "architecture", "")
 	if i != bare {
 		info = with(info, "name", g.Name, "pci_bus_id", g.BusID, "serial", g.Serial, "vbios_version", g.VBIOS,
@@ -151,7 +149,8 @@ func (m *model) memory(id map[string]string, i int) {
 	m.want.set("gpu_bar1_memory_total_bytes", id, float64(g.BAR1Total))
 	m.want.set("gpu_bar1_memory_used_bytes", id, float64(g.BAR1Used.At(0)))
 	sum, complete := m.sum(i)
-	if complete && m.resolved(i) {
+	lacks := func(p fakenvml.Process) bool { return !m.exists(p.PID) }
+	if complete && !slices.ContainsFunc(g.Processes, lacks) {
 		m.want.set("gpu_memory_unattributed_bytes", id, used-sum)
 	}
 	m.judged("gpu_", id, used)
@@ -178,11 +177,6 @@ func (m *model) sum(i int) (sum float64, complete bool) {
 		sum += p.used
 	}
 	return sum, complete
-}
-
-// resolved reports whether all processes of a GPU exist.
-func (m *model) resolved(i int) bool {
-	return !slices.ContainsFunc(m.GPUs[i].Processes, func(p fakenvml.Process) bool { return !m.exists(p.PID) })
 }
 
 func (m *model) resets(id map[string]string) {
@@ -459,14 +453,19 @@ func processType(lists []fakenvml.List) string {
 // processes adds those of a GPU and returns how many of them do not exist.
 func (m *model) processes(id map[string]string, i int) (unresolved int) {
 	all := m.merged(i)
-	m.processCounts(id, len(all))
+	m.want.set("gpu_processes", id, float64(len(all))) // all of them are shown
+	m.want.set("gpu_processes_other", id, 0)
+	m.want.set("gpu_processes_other_memory_used_bytes", id, 0)
+	m.want.set("gpu_process_exits_near_capacity_total", id, 0)
 	for _, p := range all {
 		labels := with(id, "gpu_instance", p.instance, "pid", strconv.Itoa(int(p.pid)),
 			"process", "", "namespace", "", "pod", "", "container", "", "slurm_job", "")
 		owner := ""
 		if m.exists(p.pid) {
 			start := float64(procNumber(m.t, "stat", "btime")) + float64(startTicks(m.t, p.pid))/100
-			labels["process"], owner = executable(m.t), hostUser
+			self, err := os.Executable()
+			harness.Must(m.t, err)
+			labels["process"], owner = filepath.Base(self), hostUser
 			// The clocks of the test and of the exporter agree to the second.
 			m.want.between("gpu_process_start_time_seconds", labels, start-1, start+1)
 		} else {
@@ -482,14 +481,6 @@ func (m *model) processes(id map[string]string, i int) (unresolved int) {
 		}
 	}
 	return unresolved
-}
-
-// processCounts adds what is said of a GPU with n processes, all of them shown.
-func (m *model) processCounts(id map[string]string, n int) {
-	m.want.set("gpu_processes", id, float64(n))
-	m.want.set("gpu_processes_other", id, 0)
-	m.want.set("gpu_processes_other_memory_used_bytes", id, 0)
-	m.want.set("gpu_process_exits_near_capacity_total", id, 0)
 }
 
 func (m *model) exists(pid uint32) bool {
@@ -513,13 +504,6 @@ func (m *model) processUtilization(labels map[string]string, u *fakenvml.Utiliza
 		idle = time.Since(m.begin).Seconds()
 	}
 	m.want.between("gpu_process_idle_seconds", labels, 0, idle)
-}
-
-func executable(t *testing.T) string {
-	t.Helper()
-	self, err := os.Executable()
-	harness.Must(t, err)
-	return filepath.Base(self)
 }
 
 // aboutExporter are the metrics that the model does not know, with prefixes for
