@@ -34,8 +34,7 @@ func newTree(t *testing.T) tree {
 func (f tree) write(name, content string) string {
 	f.t.Helper()
 	path := filepath.Join(f.root, name)
-	must(f.t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must(f.t, os.WriteFile(path, []byte(content), 0o644))
+	testkit.Write(f.t, path, content)
 	return path
 }
 
