@@ -59,9 +59,7 @@ func TestLineIsThatOfExactRationals(t *testing.T) {
 		}
 	}
 	for _, pts := range [][]Point{nil, {{start, 1}, {2 * start, 2}, {3 * start, 3}}, {{start, 1}, {start, 2}, {start, 3}, {start, 4}}} {
-		if l := FitLine(pts); l != (Trend{N: len(pts)}) {
-			t.Errorf("%v: %+v", pts, l)
-		}
+		equal(t, FitLine(pts), Trend{N: len(pts)}, "trend of %v", pts)
 	}
 }
 
@@ -181,7 +179,5 @@ func TestSlows(t *testing.T) {
 		}
 	}
 	// What has ended, and falls by now, brings nothing more.
-	if got := Slows(troughs(curve(points, 4000, func(x float64) float64 { return x * (1.2 - x) }))); got != 0 {
-		t.Errorf("after its end %g are to come", got)
-	}
+	equal(t, Slows(troughs(curve(points, 4000, func(x float64) float64 { return x * (1.2 - x) }))), 0, "what is to come after its end")
 }
