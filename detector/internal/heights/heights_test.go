@@ -43,9 +43,7 @@ func TestRisingPeaks(t *testing.T) {
 		{"they have fallen", []float64{40, 30, 20}, 50, 40},
 	} {
 		g := given(c.peaks...)
-		if got := g.Highest(c.use*gib, 0, start+10*time.Hour) / gib; got != c.want {
-			t.Errorf("%s: %v GiB, want %v", c.name, got, c.want)
-		}
+		equal(t, g.Highest(c.use*gib, 0, start+10*time.Hour)/gib, c.want, "%s: GiB", c.name)
 	}
 }
 
@@ -54,9 +52,7 @@ func TestGrowthOfWhichLessWasGivenBack(t *testing.T) {
 	g := given(60)
 	g.add(Height{70 * gib, 2 * gib, start})
 	for _, c := range []struct{ grown, want float64 }{{0, 70}, {4, 70}, {5, 60}, {120, 60}, {121, 0}} {
-		if got := g.Highest(50*gib, c.grown*gib, start+time.Hour) / gib; got != c.want {
-			t.Errorf("%v GiB of growth: %v GiB were given back, want %v", c.grown, got, c.want)
-		}
+		equal(t, g.Highest(50*gib, c.grown*gib, start+time.Hour)/gib, c.want, "%v GiB of growth: GiB that were given back", c.grown)
 	}
 }
 
@@ -76,17 +72,13 @@ func TestHeightsAreForgotten(t *testing.T) {
 		{30*day + time.Hour + time.Minute, 30},
 		{31 * day, 0},
 	} {
-		if got := g.Highest(60*gib, 0, start+c.after) / gib; got != c.want {
-			t.Errorf("after %v: %v GiB, want %v", c.after, got, c.want)
-		}
+		equal(t, g.Highest(60*gib, 0, start+c.after)/gib, c.want, "after %v: GiB", c.after)
 	}
 	// A lower one takes the place of one that is forgotten.
 	g = given(50, 10, 10, 10, 10, 10, 10, 10, 10)
 	g.Last[0].At += 40 * day
 	g.add(Height{10 * gib, 10 * gib, start + 40*day})
-	if g.Before.Bytes != 10*gib {
-		t.Errorf("%v is kept, want the height that is not 30 days old", g.Before)
-	}
+	equal(t, g.Before.Bytes, 10*gib, "what is kept, which is not 30 days old")
 }
 
 // A height may be exceeded by a tenth of what it is above the lowest use, and by a quarter of what is left.
@@ -146,9 +138,7 @@ func TestHolds(t *testing.T) {
 func TestSure(t *testing.T) {
 	var r Record
 	for n, want := range []bool{false, false, false, true, true} {
-		if p := r.Prior(&Life{}, 0, total, start); p.Sure != want {
-			t.Errorf("after %d lives: sure is %t", n, p.Sure)
-		}
+		equal(t, r.Prior(&Life{}, 0, total, start).Sure, want, "after %d lives: sure", n)
 		l := Life{Minute: start + time.Duration(n)*time.Hour}
 		l.End(live(&l, &r, 0, false, leg{20, 50}), &r, false)
 	}
