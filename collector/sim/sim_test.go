@@ -134,13 +134,19 @@ func TestScenarios(t *testing.T) {
 					samples /= 10
 				}
 				src, devices := simOf(t, name, run.interval)
-				uuids := map[string]bool{}
+				uuids, runs := map[string]bool{}, map[uint64]string{}
 				for i, d := range devices {
 					info := d.Info()
 					if info.Index != i || uuids[info.UUID] || !strings.HasPrefix(info.UUID, "GPU-") {
 						t.Errorf("device %d is %+v", i, info)
 					}
 					uuids[info.UUID] = true
+					for k, p := range src.script.gpus[i].processes { // no two run the same
+						if other, taken := runs[p.runs()]; taken {
+							t.Errorf("process %d of GPU %d is named as %s", k, i, other)
+						}
+						runs[p.runs()] = fmt.Sprintf("process %d of GPU %d", k, i)
+					}
 					checkDevice(t, src.script.gpus[i], d.(*simDevice), samples)
 				}
 			})
@@ -323,23 +329,6 @@ func TestSimDies(t *testing.T) {
 	second := next(t, d)
 	if a, b := first.Processes[0], second.Processes[0]; a.ID == b.ID || a.Owner.ContainerID == b.Owner.ContainerID || a.Owner.Pod != b.Owner.Pod || a.Owner.Runs != b.Owner.Runs {
 		t.Errorf("first run %+v %+v, second run %+v %+v", a.ID, a.Owner, b.ID, b.Owner)
-	}
-}
-
-// TestSimRuns checks that no two processes of a scenario run the same.
-func TestSimRuns(t *testing.T) {
-	for _, name := range Scenarios() {
-		_, devices := simOf(t, name, time.Second)
-		seen := map[uint64]string{}
-		for _, d := range devices {
-			for i, p := range d.(*simDevice).gpu.processes {
-				id := p.runs()
-				if other, taken := seen[id]; taken {
-					t.Errorf("%s: process %d of GPU %d is named as %s", name, i, d.Info().Index, other)
-				}
-				seen[id] = fmt.Sprintf("process %d of GPU %d", i, d.Info().Index)
-			}
-		}
 	}
 }
 
