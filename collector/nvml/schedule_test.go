@@ -23,7 +23,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
-	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -576,7 +575,7 @@ func (w *world) take(s step, x trouble) string {
 func runSchedule(t *testing.T, list []trouble) (wrong string, seen summary) {
 	t.Helper()
 	dir := t.TempDir()
-	testkit.Write(t, filepath.Join(dir, "proc/sys/kernel/random/boot_id"), "boot\n")
+	tree{t, filepath.Join(dir, "proc")}.write("sys/kernel/random/boot_id", "boot\n")
 	must(t, os.Mkdir(filepath.Join(dir, "state"), 0o755))
 	synctest.Test(t, func(*testing.T) {
 		w := newWorld(dir)
