@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -31,8 +30,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var must = testkit.Must
-
-var update = testkit.Update
 
 // allFamilies returns options that switch every family on, or every one off.
 func allFamilies(on bool) Options {
@@ -73,43 +70,12 @@ func labelsOf(m *dto.Metric) map[string]string {
 	return labels
 }
 
-// familyOf returns the name of each metric's family.
-func familyOf(t *testing.T) map[string]string {
-	t.Helper()
-	owners := map[string]string{}
-	for _, f := range families {
-		for _, m := range f.metrics {
-			if owner, there := owners[m.name]; there {
-				t.Errorf("%s is one of %s and of %s", m.name, owner, f.name)
-			}
-			owners[m.name] = f.name
-		}
-	}
-	return owners
-}
-
-func metricNames(f family) []string {
-	var names []string
-	for _, m := range f.metrics {
-		names = append(names, m.name)
-	}
-	return names
-}
-
 // golden holds what c exposes of those metrics against a file.
 func golden(t *testing.T, c *Collector, file string, names ...string) {
 	t.Helper()
-	path := filepath.Join("testdata", file+".metrics")
-	if *update {
-		text, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, names...)
-		must(t, err)
-		must(t, os.WriteFile(path, text, 0o644))
-	}
-	want, err := os.ReadFile(path)
+	text, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, names...)
 	must(t, err)
-	if err := testutil.CollectAndCompare(c, bytes.NewReader(want), names...); err != nil {
-		t.Errorf("%v\nIf this is as it should be: go test ./collector -run Golden -update", err)
-	}
+	testkit.Golden(t, filepath.Join("testdata", file+".metrics"), string(text))
 }
 
 func TestGolden(t *testing.T) {
@@ -119,7 +85,11 @@ func TestGolden(t *testing.T) {
 			if !f.always {
 				o.Enabled[f.name] = true
 			}
-			golden(t, newCollector(t, fixture(), o), f.name, metricNames(f)...)
+			var names []string
+			for _, m := range f.metrics {
+				names = append(names, m.name)
+			}
+			golden(t, newCollector(t, fixture(), o), f.name, names...)
 		})
 	}
 	down := newCollector(t, &sampler.State{DriverReason: "library_not_found"}, Options{})

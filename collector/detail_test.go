@@ -5,12 +5,12 @@ package collector
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -18,7 +18,15 @@ import (
 func seriesOf(t *testing.T, s *sampler.State, o Options) (series map[string]string, byFamily map[string]int, windows int) {
 	t.Helper()
 	series, byFamily = map[string]string{}, map[string]int{}
-	owners := familyOf(t)
+	owners := map[string]string{} // the family of each metric
+	for _, f := range families {
+		for _, m := range f.metrics {
+			if owner, there := owners[m.name]; there {
+				t.Errorf("%s is one of %s and of %s", m.name, owner, f.name)
+			}
+			owners[m.name] = f.name
+		}
+	}
 	for name, mf := range gather(t, newCollector(t, s, o)) {
 		for _, m := range mf.GetMetric() {
 			series[fmt.Sprint(name, m.GetLabel())] = name
@@ -44,10 +52,8 @@ func TestDetailKeepsWhatAlertsAsk(t *testing.T) {
 		d.Processes[3].Verdict = verdict(200, true)
 		d.Processes[4].Verdict = verdict(200, false)
 	}
-	text, err := os.ReadFile("../dashboards/alerts.yaml")
-	must(t, err)
 	asked := map[string]bool{}
-	for _, name := range regexp.MustCompile(`\bgpu_process_\w+`).FindAllString(string(text), -1) {
+	for _, name := range regexp.MustCompile(`\bgpu_process_\w+`).FindAllString(testkit.Read(t, "../dashboards/alerts.yaml"), -1) {
 		asked[name] = true
 	}
 	all, _, _ := seriesOf(t, s, Options{})
@@ -93,16 +99,10 @@ func TestSeriesTable(t *testing.T) {
 	}
 	fmt.Fprintf(&b, "| together | %d | %d | | |\n", total[0], total[1])
 	fmt.Fprintf(&b, "| of these, one `--detector.window` | %d | | %d | %d |\n", windows, bareWindows/8, (windows-bareWindows)/64)
-	doc, err := os.ReadFile(file)
-	must(t, err)
-	head, rest, found := strings.Cut(string(doc), begin)
-	got, tail, closed := strings.Cut(rest, end)
+	head, rest, found := strings.Cut(testkit.Read(t, file), begin)
+	_, tail, closed := strings.Cut(rest, end)
 	if !found || !closed {
 		t.Fatalf("%s has no place for the table", file)
 	}
-	if *update {
-		must(t, os.WriteFile(file, []byte(head+begin+b.String()+end+tail), 0o644))
-	} else if got != b.String() {
-		t.Errorf("%s has another table: run go test ./collector -run SeriesTable -update, which makes\n%s", file, b.String())
-	}
+	testkit.Golden(t, file, head+begin+b.String()+end+tail)
 }

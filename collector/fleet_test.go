@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	dto "github.com/prometheus/client_model/go"
-
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
@@ -24,17 +22,14 @@ func gathered(t *testing.T, s *sampler.State, o Options) map[string][]string {
 	all := map[string][]string{}
 	for name, f := range gather(t, newCollector(t, s, o)) {
 		for _, m := range f.GetMetric() {
-			all[name] = append(all[name], strings.Join(pairs(m.Label), ","))
+			var labels []string
+			for _, l := range m.Label {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			all[name] = append(all[name], strings.Join(labels, ","))
 		}
 	}
 	return all
-}
-
-func pairs(labels []*dto.LabelPair) (list []string) {
-	for _, l := range labels {
-		list = append(list, l.GetName()+"="+l.GetValue())
-	}
-	return list
 }
 
 // TestFleetLabels has GPUs of two hosts with the same index: where they are and whose they are is on each series, and

@@ -5,9 +5,10 @@ package collector
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // readmeLabels is the table of labels.
@@ -43,16 +44,12 @@ func TestReadme(t *testing.T) {
 			delete(rows, readmeGeneral(m))
 		}
 	}
-	file, err := os.ReadFile("README.md")
-	_, old, found := strings.Cut(string(file), "<!-- go test ./collector -run Readme -update writes what follows. -->\n")
-	if err != nil || !found {
-		t.Fatal(err, found)
+	const begin = "<!-- go test ./collector -run Readme -update writes what follows. -->\n"
+	head, _, found := strings.Cut(testkit.Read(t, "README.md"), begin)
+	if !found {
+		t.Fatal("README.md has no place for the tables")
 	}
-	if *update {
-		must(t, os.WriteFile("README.md", []byte(strings.TrimSuffix(string(file), old)+b.String()), 0o644))
-	} else if old != b.String() {
-		t.Error("README.md does not say what the tables do: go test ./collector -run Readme -update")
-	}
+	testkit.Golden(t, "README.md", head+begin+b.String())
 }
 
 // readmeGeneral is what a metric says of any memory. Those of several scopes that say the same have one row.

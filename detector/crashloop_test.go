@@ -565,9 +565,7 @@ func TestProgramHasNoSum(t *testing.T) {
 		}
 	}
 	d.Reconfigure()
-	if got := groupOf(&Member[int]{Group: "ml/loop", Program: "loop.py"}); got != (groupName{Name: "ml/loop"}) {
-		t.Errorf("a program in a pod is known as %+v", got)
-	}
+	equal(t, groupOf(&Member[int]{Group: "ml/loop", Program: "loop.py"}), groupName{Name: "ml/loop"}, "as what a program in a pod is known")
 }
 
 // A process of a loop that leaks by itself is the same leak of the GPU, from its beginning to its end, and

@@ -402,9 +402,7 @@ func TestManyMembersAreBounded(t *testing.T) {
 	if j := show(t, d, f); len(d.members) != MaxMembers || len(d.groups) != MaxGroups || len(j.Members) != 3000 {
 		t.Fatalf("%d members, %d groups, %d verdicts", len(d.members), len(d.groups), len(j.Members))
 	}
-	if sum := d.groups[groupName{Name: "a"}].frame.sum; sum != 101*mib {
-		t.Errorf("a group beyond the bound sums up to %d bytes", sum)
-	}
+	equal(t, d.groups[groupName{Name: "a"}].frame.sum, 101*mib, "sum of a group beyond the bound")
 	equal(t, d.residual.Used, 80*gib-3000*mib, "residual, with the members beyond the bound in the sum")
 
 	d = newDomain(t)

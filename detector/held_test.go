@@ -189,16 +189,7 @@ func patternsOf(t *testing.T, at func(s int) Member[int]) []Pattern {
 	return patterns
 }
 
-// idle is a process that holds 20 GiB and does nothing, as nobody's child, but for a change.
-func idle(t *testing.T, change func(m *Member[int], s int)) []Pattern {
-	t.Helper()
-	return patternsOf(t, func(s int) Member[int] {
-		m := Member[int]{Used: Of(20 * gib), Started: start - time.Hour, SM: Of(0), CPU: Of(100), State: StateOrphaned}
-		change(&m, s)
-		return m
-	})
-}
-
+// A process holds 20 GiB and does nothing, as nobody's child, but for a change.
 func TestZombie(t *testing.T) {
 	is := func(state ProcState) func(*Member[int], int) {
 		return func(m *Member[int], _ int) { m.State = state }
@@ -224,7 +215,11 @@ func TestZombie(t *testing.T) {
 		"works every 9 minutes": {func(m *Member[int], s int) { m.SM = Of(0.01 * float64(btoi(s%540 == 0))) }, -1, PatternStable},
 		"small":                 {func(m *Member[int], _ int) { m.Used = Of(512 * mib) }, -1, PatternIdle}, // under 1 % of 80 GiB
 	} {
-		patterns := idle(t, c.change)
+		patterns := patternsOf(t, func(s int) Member[int] {
+			m := Member[int]{Used: Of(20 * gib), Started: start - time.Hour, SM: Of(0), CPU: Of(100), State: StateOrphaned}
+			c.change(&m, s)
+			return m
+		})
 		if at := slices.Index(patterns, PatternZombie); at != c.at || patterns[3599] != c.end {
 			t.Errorf("%s: zombie from second %d on, want %d; at the end %q, want %q", name, at, c.at, patterns[3599], c.end)
 		}

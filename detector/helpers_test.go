@@ -116,15 +116,6 @@ func memoryOf(memory func(s int) float64) func(s int) Member[int] {
 	return func(s int) Member[int] { return proc(1, memory(s)) }
 }
 
-// computing is a process of that memory which computes all the time.
-func computing(memory func(s int) float64) func(s int) Member[int] {
-	return func(s int) Member[int] {
-		m := proc(1, memory(s))
-		m.SM = Of(0.9)
-		return m
-	}
-}
-
 // toggles are the seconds in which something begins and ends, by turns.
 type toggles []int
 

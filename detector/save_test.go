@@ -317,28 +317,3 @@ func FuzzRestore(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkSave(b *testing.B) {
-	d := newDomain(b)
-	members := make([]float64, 64)
-	for s := range 3000 {
-		for k := range members {
-			members[k] = gib + float64(k%2*s)*mib/8
-		}
-		listed(b, d, s, gib, members...)
-	}
-	var saved []byte
-	b.Run("save", func(b *testing.B) {
-		for b.Loop() {
-			saved = d.Save(saved[:0])
-		}
-		b.ReportMetric(float64(len(saved)), "bytes")
-	})
-	b.Run("restore", func(b *testing.B) {
-		for b.Loop() {
-			if err := d.Restore(saved, anyone); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}

@@ -9,9 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/fakenvml"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/harness"
@@ -129,16 +127,6 @@ func positive(s harness.Metrics, name string, labels map[string]string) error {
 		err = fmt.Errorf("%s%v is %g", name, labels, v)
 	}
 	return err
-}
-
-// endsPromptly sends SIGTERM and wants the process to end with exit code 0 in less
-// time than systemd and Kubernetes give by default.
-func endsPromptly(t *testing.T, p *harness.Process) {
-	t.Helper()
-	begin := time.Now()
-	harness.Must(t, p.Signal(syscall.SIGTERM))
-	equal(t, p.Wait(t, 20*time.Second), 0, "exit code after SIGTERM")
-	t.Logf("ended %s after SIGTERM", time.Since(begin).Round(time.Millisecond))
 }
 
 // TestMemoryCallFailsForAWhile has the call for the memory fail now and then. The older one is no

@@ -209,21 +209,13 @@ func (m *machine) up(s harness.Metrics, states ...float64) error {
 	return errors.Join(errs...)
 }
 
-// keptWhenDown are the series that a GPU has that cannot be read.
-func keptWhenDown(name string) bool {
-	switch name {
-	case "gpu_up", "gpu_info", "gpu_sample_timestamp_seconds", "gpu_samples_missed_total":
-		return true
-	}
-	return strings.HasPrefix(name, "gpu_xid_") || strings.HasPrefix(name, "gpu_nvml_")
-}
-
 // onlyDown returns an error if a GPU that cannot be read has a series that only
 // one that can has, or lacks gpu_up 0 or gpu_info.
 func onlyDown(s harness.Metrics, id map[string]string) error {
 	errs := []error{want(s, 0, "gpu_up", id), want(s, 1, "gpu_info", id)}
 	for _, series := range s {
-		if series.Has(id) && !keptWhenDown(series.Name) {
+		kept := slices.Contains([]string{"gpu_up", "gpu_info", "gpu_sample_timestamp_seconds", "gpu_samples_missed_total"}, series.Name)
+		if series.Has(id) && !kept && !strings.HasPrefix(series.Name, "gpu_xid_") && !strings.HasPrefix(series.Name, "gpu_nvml_") {
 			errs = append(errs, fmt.Errorf("%s%v of a GPU that cannot be read", series.Name, series.Labels))
 		}
 	}

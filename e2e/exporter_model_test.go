@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -112,14 +113,12 @@ func (m *model) compute() {
 	}
 }
 
-// cuda writes NVML's 1000 × major + 10 × minor as people do.
-func cuda(v int) string { return fmt.Sprintf("%d.%d", v/1000, v/10%100) }
-
 // pagingXIDs are those that are shown from the start.
 var pagingXIDs = []int{48, 62, 64, 74, 79, 94, 95, 119, 120, 140, 143}
 
 func (m *model) identity(id map[string]string, i int) {
-	g, info := &m.GPUs[i], with(id, "driver_version", m.Driver, "cuda_version", cuda(m.CUDA), "memory", "",
+	cuda := fmt.Sprintf("%d.%d", m.CUDA/1000, m.CUDA/10%100) // NVML tells 1000 × major + 10 × minor
+	g, info := &m.GPUs[i], with(id, "driver_version", m.Driver, "cuda_version", cuda, "memory", "",
 		"name", "", "pci_bus_id", "", "serial", "", "vbios_version", "", "architecture", "")
 	if i != bare {
 		info = with(info, "name", g.Name, "pci_bus_id", g.BusID, "serial", g.Serial, "vbios_version", g.VBIOS,
@@ -151,7 +150,8 @@ func (m *model) memory(id map[string]string, i int) {
 	m.want.set("gpu_bar1_memory_total_bytes", id, float64(g.BAR1Total))
 	m.want.set("gpu_bar1_memory_used_bytes", id, float64(g.BAR1Used.At(0)))
 	sum, complete := m.sum(i)
-	if complete && m.resolved(i) {
+	lacks := func(p fakenvml.Process) bool { return !m.exists(p.PID) }
+	if complete && !slices.ContainsFunc(g.Processes, lacks) {
 		m.want.set("gpu_memory_unattributed_bytes", id, used-sum)
 	}
 	m.judged("gpu_", id, used)
@@ -178,11 +178,6 @@ func (m *model) sum(i int) (sum float64, complete bool) {
 		sum += p.used
 	}
 	return sum, complete
-}
-
-// resolved reports whether all processes of a GPU exist.
-func (m *model) resolved(i int) bool {
-	return !slices.ContainsFunc(m.GPUs[i].Processes, func(p fakenvml.Process) bool { return !m.exists(p.PID) })
 }
 
 func (m *model) resets(id map[string]string) {
@@ -304,7 +299,25 @@ func bit(b bool) float64 {
 func (m *model) ecc(id map[string]string, g *fakenvml.GPU) {
 	m.want.set("gpu_ecc_enabled", id, bit(g.ECC.Enabled))
 	m.want.set("gpu_recovery_action", id, float64(g.RecoveryAction))
-	m.eccErrors(id, g)
+	locations := []string{"l1_cache", "l2_cache", "dram", "register_file", "texture_memory", "texture_shm", "cbu", "sram"}
+	totals := map[string]float64{}
+	for key, n := range g.ECC.Errors {
+		if !g.ECC.Enabled || g.MIG.Enabled && !key.Aggregate {
+			continue
+		}
+		labels := with(id, "type", "corrected", "counter", "volatile", "location", "total")
+		if key.Uncorrected {
+			labels["type"] = "uncorrected"
+		}
+		if key.Aggregate {
+			labels["counter"] = "aggregate"
+		}
+		totals[seriesKey("gpu_ecc_errors_total", labels)] += float64(n)
+		m.want.set("gpu_ecc_errors_total", with(labels, "location", locations[key.Location]), float64(n))
+	}
+	for key, n := range totals {
+		m.want[key] = bounds{n, n}
+	}
 	if !g.MIG.Enabled {
 		m.want.set("gpu_remapped_rows_total", with(id, "type", "corrected"), float64(g.RemappedRows.Corrected))
 		m.want.set("gpu_remapped_rows_total", with(id, "type", "uncorrected"), float64(g.RemappedRows.Uncorrected))
@@ -321,31 +334,6 @@ func (m *model) ecc(id map[string]string, g *fakenvml.GPU) {
 	m.want.set("gpu_retired_pages", with(id, "cause", "single_bit"), pages[0])
 	m.want.set("gpu_retired_pages", with(id, "cause", "double_bit"), pages[1])
 	m.want.set("gpu_retired_pages_pending", id, bit(g.RetiredPending))
-}
-
-func (m *model) eccErrors(id map[string]string, g *fakenvml.GPU) {
-	if !g.ECC.Enabled {
-		return
-	}
-	locations := []string{"l1_cache", "l2_cache", "dram", "register_file", "texture_memory", "texture_shm", "cbu", "sram"}
-	totals := map[string]float64{}
-	for key, n := range g.ECC.Errors {
-		if g.MIG.Enabled && !key.Aggregate {
-			continue
-		}
-		labels := with(id, "type", "corrected", "counter", "volatile", "location", "total")
-		if key.Uncorrected {
-			labels["type"] = "uncorrected"
-		}
-		if key.Aggregate {
-			labels["counter"] = "aggregate"
-		}
-		totals[seriesKey("gpu_ecc_errors_total", labels)] += float64(n)
-		m.want.set("gpu_ecc_errors_total", with(labels, "location", locations[key.Location]), float64(n))
-	}
-	for key, n := range totals {
-		m.want[key] = bounds{n, n}
-	}
 }
 
 func (m *model) pcie(id map[string]string, g *fakenvml.GPU) {
@@ -459,14 +447,19 @@ func processType(lists []fakenvml.List) string {
 // processes adds those of a GPU and returns how many of them do not exist.
 func (m *model) processes(id map[string]string, i int) (unresolved int) {
 	all := m.merged(i)
-	m.processCounts(id, len(all))
+	m.want.set("gpu_processes", id, float64(len(all))) // all of them are shown
+	m.want.set("gpu_processes_other", id, 0)
+	m.want.set("gpu_processes_other_memory_used_bytes", id, 0)
+	m.want.set("gpu_process_exits_near_capacity_total", id, 0)
 	for _, p := range all {
 		labels := with(id, "gpu_instance", p.instance, "pid", strconv.Itoa(int(p.pid)),
 			"process", "", "namespace", "", "pod", "", "container", "", "slurm_job", "")
 		owner := ""
 		if m.exists(p.pid) {
 			start := float64(procNumber(m.t, "stat", "btime")) + float64(startTicks(m.t, p.pid))/100
-			labels["process"], owner = executable(m.t), hostUser
+			self, err := os.Executable()
+			harness.Must(m.t, err)
+			labels["process"], owner = filepath.Base(self), hostUser
 			// The clocks of the test and of the exporter agree to the second.
 			m.want.between("gpu_process_start_time_seconds", labels, start-1, start+1)
 		} else {
@@ -482,14 +475,6 @@ func (m *model) processes(id map[string]string, i int) (unresolved int) {
 		}
 	}
 	return unresolved
-}
-
-// processCounts adds what is said of a GPU with n processes, all of them shown.
-func (m *model) processCounts(id map[string]string, n int) {
-	m.want.set("gpu_processes", id, float64(n))
-	m.want.set("gpu_processes_other", id, 0)
-	m.want.set("gpu_processes_other_memory_used_bytes", id, 0)
-	m.want.set("gpu_process_exits_near_capacity_total", id, 0)
 }
 
 func (m *model) exists(pid uint32) bool {
@@ -515,34 +500,16 @@ func (m *model) processUtilization(labels map[string]string, u *fakenvml.Utiliza
 	m.want.between("gpu_process_idle_seconds", labels, 0, idle)
 }
 
-func executable(t *testing.T) string {
-	t.Helper()
-	self, err := os.Executable()
-	harness.Must(t, err)
-	return filepath.Base(self)
-}
-
-// aboutExporter are the metrics that the model does not know, with prefixes for
+// aboutExporter finds the metrics that the model does not know, with prefixes for
 // those of libraries: what they say is of the exporter, not of the GPUs.
-func aboutExporter(name string) bool {
-	switch name {
-	case "gpu_nvml_calls_total", "gpu_nvml_call_seconds_total", "gpu_nvml_call_in_flight_seconds":
-		return true
-	}
-	for _, prefix := range []string{"gpu_leak_exporter_", "go_", "process_", "promhttp_"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
-}
+var aboutExporter = regexp.MustCompile(`^(gpu_nvml_calls_total|gpu_nvml_call_seconds_total|gpu_nvml_call_in_flight_seconds)$|^(gpu_leak_exporter|go|process|promhttp)_`)
 
 // compare returns how a scrape differs from what is expected, both ways.
 func (e expected) compare(s harness.Metrics) error {
 	var errs []error
 	seen := map[string]bool{}
 	for _, series := range s {
-		if aboutExporter(series.Name) {
+		if aboutExporter.MatchString(series.Name) {
 			continue
 		}
 		key := seriesKey(series.Name, series.Labels)

@@ -148,20 +148,14 @@ func (k *faultKind) watchBy(t *testing.T, client *http.Client, url string, durin
 		if took <= answeredWithin {
 			k.answered++
 		}
-		k.leaks += leaksIn(m)
-	}
-}
-
-// leaksIn returns how many GPUs and processes are said to leak: none does.
-func leaksIn(m harness.Metrics) (n int) {
-	for _, name := range []string{"gpu_leak_detected", "gpu_process_leak_detected", "gpu_workload_leak_detected"} {
-		for _, s := range m.All(name, nil) {
-			if s.Value != 0 {
-				n++
+		for _, name := range []string{"gpu_leak_detected", "gpu_process_leak_detected", "gpu_workload_leak_detected"} {
+			for _, s := range m.All(name, nil) { // none leaks
+				if s.Value != 0 {
+					k.leaks++
+				}
 			}
 		}
 	}
-	return n
 }
 
 // samples returns how many samples of these GPUs were lost, and by when they were read.

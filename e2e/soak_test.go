@@ -55,7 +55,14 @@ func used(t *testing.T, p *harness.Process, s harness.Metrics) usage {
 // It collects garbage once its heap is a tenth larger, so that what is live shows. As shipped, the heap grows to twice that, and at
 // this speed several times a second.
 func TestSoak(t *testing.T) {
-	all := soak(t, churn(t))
+	var all []usage
+	p := harness.StartExporter(t, harness.Options{Env: []string{"GOGC=10"}, Args: []string{
+		"--source=replay:" + churn(t), fmt.Sprintf("--source.speed=%d", soakSpeed), "--detector.state-file=" + filepath.Join(t.TempDir(), "state"),
+	}})
+	for end := time.Now().Add(*soakTime); time.Now().Before(end); time.Sleep(soakStep) {
+		all = append(all, used(t, p, p.Scrape(t)))
+	}
+	p.Stop(t)
 	names := []string{"goroutines", "descriptors", "threads", "series"}
 	if !raced { // the memory of a build with the race detector is not that of the program: make soak
 		names = append(names, "heap", "resident")
@@ -116,19 +123,6 @@ func churn(t *testing.T) string {
 	}
 	harness.Must(t, errors.Join(w.Flush(), z.Close(), file.Close()))
 	return path
-}
-
-// soak watches an exporter for the time of the test.
-func soak(t *testing.T, recording string) (all []usage) {
-	t.Helper()
-	p := harness.StartExporter(t, harness.Options{Env: []string{"GOGC=10"}, Args: []string{
-		"--source=replay:" + recording, fmt.Sprintf("--source.speed=%d", soakSpeed), "--detector.state-file=" + filepath.Join(t.TempDir(), "state"),
-	}})
-	for end := time.Now().Add(*soakTime); time.Now().Before(end); time.Sleep(soakStep) {
-		all = append(all, used(t, p, p.Scrape(t)))
-	}
-	p.Stop(t)
-	return all
 }
 
 func highest(all []usage, name string) (most float64) {

@@ -254,31 +254,6 @@ func TestReaderAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// BenchmarkRead64 is a second of a node with 64 probes, which all have written.
-func BenchmarkRead64(b *testing.B) {
-	r, err := New(Options{Sites: true})
-	must(b, err)
-	defer r.close()
-	for range 64 {
-		fd, err := unix.MemfdCreate("gpu_leak_probe", unix.MFD_CLOEXEC)
-		must(b, err)
-		if _, err := unix.Pwrite(fd, testPage(1, 1, torch("a", 1, 2), torch("b", 3, 4)), 0); err != nil {
-			b.Fatal(err)
-		}
-		id := gpu.ProcessID{PID: uint32(fd), Start: 1}
-		r.Of(id)
-		r.processes[id].file = os.NewFile(uintptr(fd), "page")
-		r.pages++
-	}
-	now := time.Now()
-	for b.Loop() {
-		for _, p := range r.processes {
-			p.sequence = 0
-		}
-		r.update(now)
-	}
-}
-
 // find has a reader find the page of a process, which may be written this very moment.
 func find(t *testing.T, c clock, id gpu.ProcessID) {
 	t.Helper()

@@ -20,9 +20,8 @@ import (
 )
 
 func TestWord(t *testing.T) {
-	if cfg := detector.DefaultConfig(); unsure != cfg.ClearThreshold() {
-		t.Errorf("a leak ends under %g, and %g is not sure", cfg.ClearThreshold(), unsure)
-	}
+	cfg := detector.DefaultConfig()
+	testkit.Equal(t, unsure, cfg.ClearThreshold(), "what is not sure, and under what a leak ends")
 	for want, v := range map[string]detector.Verdict{
 		NotJudged: {},
 		Muted:     {Muted: true},

@@ -111,9 +111,8 @@ func TestKindOfMemoryIsAskedAgain(t *testing.T) {
 					if err != nil || len(devices) != 1 {
 						t.Fatalf("identification %d: %v, %v", i, devices, err)
 					}
-					if in := devices[0].Info(); [2]bool{in.CoherentMemory, in.UnifiedMemory} != tc.want[i] {
-						t.Errorf("identification %d: coherent %t, unified %t, want %t", i, in.CoherentMemory, in.UnifiedMemory, tc.want[i])
-					}
+					in := devices[0].Info()
+					testkit.Equal(t, [2]bool{in.CoherentMemory, in.UnifiedMemory}, tc.want[i], "identification %d: coherent, unified", i)
 					if i > 0 && (devices[0] == before) != tc.same[i-1] {
 						t.Errorf("identification %d: the device of before: %t, want %t", i, devices[0] == before, tc.same[i-1])
 					}

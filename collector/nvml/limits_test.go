@@ -62,8 +62,7 @@ func TestLimitsOfGroups(t *testing.T) {
 			}
 			for file, text := range c.files {
 				path := s.cfg.SysFS + "/fs/cgroup" + file
-				must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-				must(t, os.WriteFile(path, []byte(text), 0o600))
+				testkit.Write(t, path, text)
 			}
 			var there byte
 			if s.library.symbols.Store(call, unsafe.Pointer(&there)); c.old {

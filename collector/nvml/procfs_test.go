@@ -34,8 +34,7 @@ func newTree(t *testing.T) tree {
 func (f tree) write(name, content string) string {
 	f.t.Helper()
 	path := filepath.Join(f.root, name)
-	must(f.t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must(f.t, os.WriteFile(path, []byte(content), 0o644))
+	testkit.Write(f.t, path, content)
 	return path
 }
 
@@ -120,23 +119,17 @@ func TestOrphan(t *testing.T) {
 	}
 }
 
-// contain makes the tree a procfs in which this process has the number self and runs in a container.
-func (f tree) contain(self int) {
-	f.t.Helper()
-	must(f.t, os.RemoveAll(filepath.Join(f.root, "self")))
-	name := strconv.Itoa(self)
-	must(f.t, os.MkdirAll(filepath.Join(f.root, name, "ns"), 0o755))
-	for link, to := range map[string]string{"self": name, name + "/ns/pid": "pid:[4026532000]"} {
-		must(f.t, os.Symlink(to, filepath.Join(f.root, link)))
-	}
-}
-
 // In a container nothing is called an orphan, and the driver's numbers are the container's: the host's process of the same number is
 // another one.
 func TestOtherNamespaces(t *testing.T) {
-	read := func(self int) *process {
+	read := func(self int) *process { // in a procfs in which this process has that number and runs in a container
 		f := newTree(t)
-		f.contain(self)
+		must(t, os.RemoveAll(filepath.Join(f.root, "self")))
+		name := strconv.Itoa(self)
+		must(t, os.MkdirAll(filepath.Join(f.root, name, "ns"), 0o755))
+		for link, to := range map[string]string{"self": name, name + "/ns/pid": "pid:[4026532000]"} {
+			must(t, os.Symlink(to, filepath.Join(f.root, link)))
+		}
 		f.process(42, "S", 1, 100, session)
 		return newProcFS(f.root, newClock()).read(42, never)
 	}

@@ -575,11 +575,8 @@ func (w *world) take(s step, x trouble) string {
 func runSchedule(t *testing.T, list []trouble) (wrong string, seen summary) {
 	t.Helper()
 	dir := t.TempDir()
-	random := filepath.Join(dir, "proc/sys/kernel/random")
-	for _, d := range []string{random, filepath.Join(dir, "state")} {
-		must(t, os.MkdirAll(d, 0o755))
-	}
-	must(t, os.WriteFile(filepath.Join(random, "boot_id"), []byte("boot\n"), 0o600))
+	tree{t, filepath.Join(dir, "proc")}.write("sys/kernel/random/boot_id", "boot\n")
+	must(t, os.Mkdir(filepath.Join(dir, "state"), 0o755))
 	synctest.Test(t, func(*testing.T) {
 		w := newWorld(dir)
 		wrong = w.live(list)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -28,22 +29,10 @@ import (
 func withState(t *testing.T, file, boot string) func(*Config) {
 	t.Helper()
 	proc := t.TempDir()
-	must(t, os.MkdirAll(filepath.Join(proc, "sys/kernel/random"), 0o755))
-	if boot == "" {
-		proc = t.TempDir()
-	} else {
-		must(t, os.WriteFile(filepath.Join(proc, "sys/kernel/random/boot_id"), []byte(boot+"\n"), 0o600))
+	if boot != "" {
+		testkit.Write(t, filepath.Join(proc, "sys/kernel/random/boot_id"), boot+"\n")
 	}
 	return func(c *Config) { c.StateFile, c.StateInterval, c.ProcFS = file, 5*time.Minute, proc }
-}
-
-// afterThat sets the clock of a bubble, which begins anew in each, to when a state file was saved.
-func afterThat(file string) {
-	if body, err := stateFile.Read(file); err == nil {
-		if h, err := parseHistories(body); err == nil {
-			time.Sleep(time.Until(h.Saved))
-		}
-	}
 }
 
 // leakAt is a device of which a process leaks, one cannot be told from others of its number, and one computes nothing, from so many

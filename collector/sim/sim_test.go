@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,23 +88,34 @@ func TestNewSimErrors(t *testing.T) {
 	}
 }
 
-func TestNewSimDefaults(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src, err := New("crashloop", Options{})
-		d := devicesOf(t, src, err)[0]
-		now := time.Now()
-		for i := range 3 {
-			s := next(t, d)
-			if want := now.Add(time.Duration(i+1) * time.Second); !s.Time.Equal(want) || !time.Now().Equal(want) {
-				t.Errorf("sample at %v, read at %v, want %v", s.Time, time.Now(), want)
+// A scenario begins now and goes on in real time, if nothing else is said. The speed changes only how long it takes.
+func TestSimSpeeds(t *testing.T) {
+	var want []gpu.Sample
+	for _, speed := range []float64{0, 1, 50, 1e6, math.Inf(1)} {
+		synctest.Test(t, func(t *testing.T) {
+			src, err := New("crashloop", Options{Speed: speed})
+			d := devicesOf(t, src, err)[0]
+			now := time.Now()
+			var all []gpu.Sample
+			for i := range 120 {
+				s, at := next(t, d), time.Duration(i+1)*time.Second
+				took := time.Duration(float64(at) / cmp.Or(speed, 1))
+				if !s.Time.Equal(now.Add(at)) || time.Since(now) != took {
+					t.Errorf("speed %g: sample at %v, read after %s, want %v after %s", speed, s.Time, time.Since(now), now.Add(at), took)
+				}
+				testkit.Equal(t, s.T, time.Duration(s.Time.UnixNano()), "T of %v", s.Time)
+				all = append(all, s)
 			}
-			testkit.Equal(t, s.T, time.Duration(s.Time.UnixNano()), "T of %v", s.Time)
-		}
-		again, err := src.Devices(t.Context())
-		if err != nil || again[0] != d {
-			t.Errorf("other devices the second time: %v, %v", again, err)
-		}
-	})
+			again, err := src.Devices(t.Context())
+			if err != nil || again[0] != d {
+				t.Errorf("other devices the second time: %v, %v", again, err)
+			}
+			if want == nil {
+				want = all
+			}
+			testkit.Equal(t, all, want, "samples at speed %g", speed)
+		})
+	}
 }
 
 // TestScenarios holds every sample of every scenario to what a driver never
@@ -122,13 +134,19 @@ func TestScenarios(t *testing.T) {
 					samples /= 10
 				}
 				src, devices := simOf(t, name, run.interval)
-				uuids := map[string]bool{}
+				uuids, runs := map[string]bool{}, map[uint64]string{}
 				for i, d := range devices {
 					info := d.Info()
 					if info.Index != i || uuids[info.UUID] || !strings.HasPrefix(info.UUID, "GPU-") {
 						t.Errorf("device %d is %+v", i, info)
 					}
 					uuids[info.UUID] = true
+					for k, p := range src.script.gpus[i].processes { // no two run the same
+						if other, taken := runs[p.runs()]; taken {
+							t.Errorf("process %d of GPU %d is named as %s", k, i, other)
+						}
+						runs[p.runs()] = fmt.Sprintf("process %d of GPU %d", k, i)
+					}
 					checkDevice(t, src.script.gpus[i], d.(*simDevice), samples)
 				}
 			})
@@ -284,30 +302,6 @@ func checkStatus(t *testing.T, s *gpu.Sample, old, now *gpu.Status) {
 	}
 }
 
-// TestSimSpeeds checks that the speed changes only how long it takes.
-func TestSimSpeeds(t *testing.T) {
-	const samples = 120
-	record := func(t *testing.T, speed float64) (all []gpu.Sample) {
-		synctest.Test(t, func(t *testing.T) {
-			src, err := New("node", Options{Speed: speed, Start: simStart})
-			devices := devicesOf(t, src, err)
-			begin := time.Now()
-			for range samples {
-				for _, d := range devices {
-					all = append(all, next(t, d))
-				}
-			}
-			want := time.Duration(samples * float64(time.Second) / speed)
-			testkit.Equal(t, time.Since(begin), want, "at speed %v it took", speed)
-		})
-		return all
-	}
-	want := record(t, 1)
-	for _, speed := range []float64{60, 1e6, math.Inf(1)} {
-		testkit.Equal(t, record(t, speed), want, "other samples at speed %v", speed)
-	}
-}
-
 // TestSimDies checks the figures that the scenario of a crash loop promises.
 func TestSimDies(t *testing.T) {
 	_, devices := simOf(t, "crashloop", time.Second)
@@ -335,40 +329,6 @@ func TestSimDies(t *testing.T) {
 	second := next(t, d)
 	if a, b := first.Processes[0], second.Processes[0]; a.ID == b.ID || a.Owner.ContainerID == b.Owner.ContainerID || a.Owner.Pod != b.Owner.Pod || a.Owner.Runs != b.Owner.Runs {
 		t.Errorf("first run %+v %+v, second run %+v %+v", a.ID, a.Owner, b.ID, b.Owner)
-	}
-}
-
-// TestSimRuns checks that no two processes of a scenario run the same.
-func TestSimRuns(t *testing.T) {
-	for _, name := range Scenarios() {
-		_, devices := simOf(t, name, time.Second)
-		seen := map[uint64]string{}
-		for _, d := range devices {
-			for i, p := range d.(*simDevice).gpu.processes {
-				id := p.runs()
-				if other, taken := seen[id]; taken {
-					t.Errorf("%s: process %d of GPU %d is named as %s", name, i, d.Info().Index, other)
-				}
-				seen[id] = fmt.Sprintf("process %d of GPU %d", i, d.Info().Index)
-			}
-		}
-	}
-}
-
-// TestSimRunsShareNoProcess checks that two runs of a scenario at different
-// times have no process identity in common.
-func TestSimRunsShareNoProcess(t *testing.T) {
-	ids := map[gpu.ProcessID]bool{}
-	for i := range 2 {
-		src, err := New("node", Options{Speed: math.Inf(1), Start: simStart.Add(time.Duration(i) * time.Hour)})
-		for _, d := range devicesOf(t, src, err) {
-			for _, p := range next(t, d).Processes {
-				if ids[p.ID] {
-					t.Errorf("%v is in both runs", p.ID)
-				}
-				ids[p.ID] = true
-			}
-		}
 	}
 }
 

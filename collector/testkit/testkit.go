@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"testing"
 )
@@ -39,9 +40,10 @@ func Read(t testing.TB, path string) string {
 	return string(text)
 }
 
-// Write writes a file.
+// Write writes a file, in folders that it makes.
 func Write(t testing.TB, path, text string) {
 	t.Helper()
+	Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	Must(t, os.WriteFile(path, []byte(text), 0o644))
 }
 

@@ -76,9 +76,7 @@ func newTree(t testing.TB) tree {
 
 func (t tree) write(name, content string) {
 	t.Helper()
-	path := filepath.Join(t.root, name)
-	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must(t, os.WriteFile(path, []byte(content), 0o644))
+	testkit.Write(t, filepath.Join(t.root, name), content)
 }
 
 func (t tree) link(name, target string) {

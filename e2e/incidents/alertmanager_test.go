@@ -74,10 +74,6 @@ type onCall struct {
 	messages    []message
 }
 
-func newOnCall() *onCall {
-	return &onCall{began: time.Now(), connections: make(chan net.Conn), closed: make(chan struct{})}
-}
-
 func (o *onCall) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	client, server := net.Pipe()
 	select {
@@ -167,7 +163,7 @@ func startAlertmanager(t *testing.T, to *onCall) *alertmanager {
 func notified(t *testing.T, do func(t *testing.T, am *alertmanager)) (messages []message) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		to := newOnCall()
+		to := &onCall{began: time.Now(), connections: make(chan net.Conn), closed: make(chan struct{})}
 		hook := &http.Server{Handler: to}
 		go func() { _ = hook.Serve(to) }()
 		am := startAlertmanager(t, to)

@@ -125,17 +125,6 @@ func leaks() []incident {
 	}
 }
 
-// dying are the runs of a program that dies when its memory is full, and is started again half a minute later.
-func dying(n int, first time.Duration, perMinute float64) []*program {
-	var all []*program
-	start := first
-	for i := range n {
-		p := leak("train-0", 77+uint32(i), start, 0, perMinute)
-		all, start = append(all, p), p.end+30*time.Second
-	}
-	return all
-}
-
 func losses() []incident {
 	const back, five = 20 * time.Minute, 6 * time.Minute
 	one := func() [][]*program { return gpus(on(holds("llm-0", 7, 20*gib)), on(holds("llm-1", 8, 20*gib))) }
@@ -173,6 +162,14 @@ func losses() []incident {
 
 func holders() []incident {
 	zombie := inPod("train-0", 77, program{start: quiet, used: flat(17 * gib), idle: true, orphaned: true})
+	var dying []*program // dies when its memory is full, and is started again half a minute later
+	for i := range 10 {
+		start := quiet
+		if i > 0 {
+			start = dying[i-1].end + 30*time.Second
+		}
+		dying = append(dying, leak("train-0", 77+uint32(i), start, 0, 600*mib))
+	}
 	crash := func(n int) []*program {
 		var all []*program
 		for i := range n {
@@ -185,7 +182,7 @@ func holders() []incident {
 		{
 			name: "a program leaks 600 MiB a minute from its start, dies of it, and is started again, for hours", pages: 1, tickets: 1, within: lasts(room, 600*mib),
 			ends: lasts(room, 600*mib), gap: "each life is a page of its own: it is over before the next one fills the memory",
-			play: play{gpus: gpus(dying(10, quiet, 600*mib)), lasts: 2 * time.Hour},
+			play: play{gpus: gpus(dying), lasts: 2 * time.Hour},
 		},
 		{name: "a program that does not fit is started again every 5 minutes", tickets: 1, within: 20 * time.Minute, play: play{gpus: gpus(crash(12))}},
 		{name: "a zombie holds 17 GiB", tickets: 1, within: time.Hour, play: play{gpus: gpus(on(zombie))}},

@@ -178,20 +178,6 @@ func quiet(s *harness.Sample) bool {
 // whileLeaking are the series that are there only while memory grows.
 var whileLeaking = regexp.MustCompile(`^gpu_(predicted_oom_seconds|leaking_bytes_per_second|memory_held_bytes|memory_state|(process_|workload_|mig_)?(leak_rate_bytes_per_second|oom_evidence|oom_rate_bytes_per_second|leaked_bytes|leak_start_timestamp_seconds|leak_withheld_seconds))$`)
 
-// metricsRead returns the names of all series that queries read.
-func metricsRead(queries []parser.Expr) map[string]bool {
-	read := map[string]bool{}
-	for _, q := range queries {
-		parser.Inspect(q, func(n parser.Node, _ []parser.Node) error {
-			if v, ok := n.(*parser.VectorSelector); ok {
-				read[v.Name] = true
-			}
-			return nil
-		})
-	}
-	return read
-}
-
 // fleet is a storage that has an hour of many nodes, and the rules over it.
 type fleet struct {
 	groups []*rules.Group
@@ -215,7 +201,16 @@ func newFleet(t *testing.T, page harness.Metrics, nodes, leaking int, more ...pa
 			more = append(more, r.Query())
 		}
 	}
-	f.end = fill(t, db, page, metricsRead(more), nodes, leaking)
+	read := map[string]bool{} // the names of all series that queries read
+	for _, q := range more {
+		parser.Inspect(q, func(n parser.Node, _ []parser.Node) error {
+			if v, ok := n.(*parser.VectorSelector); ok {
+				read[v.Name] = true
+			}
+			return nil
+		})
+	}
+	f.end = fill(t, db, page, read, nodes, leaking)
 	runtime.GC()
 	return f
 }

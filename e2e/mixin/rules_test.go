@@ -122,7 +122,11 @@ func checkText(has labelSet, text string) error {
 		errs = append(errs, fmt.Errorf("%d bytes", len(text)))
 	}
 	for _, with := range []labelSet{has, targetLabels()} {
-		out, err := expand(text, valued(with))
+		values := map[string]string{}
+		for l := range with {
+			values[l] = l + "-1"
+		}
+		out, err := expand(text, values)
 		if err != nil || strings.Contains(out, "<no value>") || strings.Contains(out, "%!") {
 			errs = append(errs, fmt.Errorf("expands to %q: %w", out, err))
 		}
@@ -133,15 +137,6 @@ func checkText(has labelSet, text string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// valued gives each label a value.
-func valued(names labelSet) map[string]string {
-	m := map[string]string{}
-	for l := range names {
-		m[l] = l + "-1"
-	}
-	return m
 }
 
 // expand expands the text of an alert as Prometheus does, but for queries.

@@ -113,21 +113,16 @@ func declared(t *testing.T) schema {
 			}
 		case strings.HasPrefix(first, "a") && strings.HasPrefix(second, "`"):
 			// Such as: | a workload: a pod or job of two processes | `gpu`, `uuid`, … |
-			scope, _, _ := strings.Cut(first, ":")
-			scopes[scopeName(scope)] = labelsNamed(words(second)...)
+			// The column "of" calls it by its name alone.
+			scope, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(first, "a "), "an "), ":")
+			scope, _, _ = strings.Cut(scope, " (")
+			scopes[scope] = labelsNamed(words(second)...)
 		}
 	}
 	if len(s) < 100 {
 		t.Fatalf("collector/README.md declares %d series", len(s))
 	}
 	return s
-}
-
-// scopeName is how the column "of" calls what a line of the table of labels describes.
-func scopeName(of string) string {
-	of = strings.TrimPrefix(strings.TrimPrefix(of, "a "), "an ")
-	of, _, _ = strings.Cut(of, " (")
-	return of
 }
 
 // words returns the names in a cell, however it separates and marks them.

@@ -105,7 +105,5 @@ func TestEndOfAnother(t *testing.T) {
 		k.press(toProcess + "k")
 		answer <- k.answer
 	}()
-	if got := <-answer; got != "Nothing can be sent: it is another user's." {
-		t.Errorf("answer %q", got)
-	}
+	testkit.Equal(t, <-answer, "Nothing can be sent: it is another user's.", "answer")
 }

@@ -111,13 +111,9 @@ func TestChosenRowMoves(t *testing.T) {
 	testkit.Must(t, err)
 	slices.Reverse(d.Devices)
 	testkit.Must(t, k.look(d, nil))
-	if got := k.row(); got != "GPU 1, MIG 3 (2g.20gb)" {
-		t.Errorf("%q is chosen", got)
-	}
+	testkit.Equal(t, k.row(), "GPU 1, MIG 3 (2g.20gb)", "what is chosen")
 	testkit.Must(t, k.look(nil, errors.New("busy")))
-	if got := k.row(); got != "GPU 1, MIG 3 (2g.20gb)" {
-		t.Errorf("%q is chosen while the exporter does not answer", got)
-	}
+	testkit.Equal(t, k.row(), "GPU 1, MIG 3 (2g.20gb)", "what is chosen while the exporter does not answer")
 	testkit.Must(t, k.look(&verdicts.Data{Time: d.Time, Devices: d.Devices[:1]}, nil))
 	if k.press("\rok"); k.row() != "" || k.answer != "" {
 		t.Errorf("%q is chosen, answer %q", k.row(), k.answer)

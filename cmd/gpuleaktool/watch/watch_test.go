@@ -65,9 +65,7 @@ var columns = regexp.MustCompile(` {2,}`)
 // The statuses are exit statuses: what a later exporter says, and nobody here knows, is not known.
 func TestStatus(t *testing.T) {
 	for severity, want := range map[string]Status{"": Unknown, "note": Well, "ticket": Ticket, "page": Page, "unknown": Unknown, "worse": Unknown} {
-		if got := Of(severity); got != want {
-			t.Errorf("%q: %v, want %v", severity, got, want)
-		}
+		testkit.Equal(t, Of(severity), want, "status of %q", severity)
 	}
 }
 
@@ -93,18 +91,14 @@ func TestFit(t *testing.T) {
 		{chosen, 80, 8, "PAGE: GPU 0\nAs of 2026\nMEMORY\n  GPU 0\n  GPU 1\n> GPU 2\n  GPU 3\n"},
 		{chosen, 80, 5, "PAGE: GPU 0\n  GPU 1\n> GPU 2\n  GPU 3\n"},
 	} {
-		if got := Fit(c.page, c.columns, c.rows); got != c.want {
-			t.Errorf("%d × %d: %q, want %q", c.columns, c.rows, got, c.want)
-		}
+		testkit.Equal(t, Fit(c.page, c.columns, c.rows), c.want, "%d × %d", c.columns, c.rows)
 	}
 }
 
 // A long text goes on below its begin, and only words that judge have a colour.
 func TestWrapAndPaint(t *testing.T) {
 	const want = "\x1b[33mticket\x1b[m  a page\n        日本\n        longer-than-that\n"
-	if got := Paint(Wrap("ticket  a page 日本 longer-than-that", 14, "        ") + "\n"); got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	testkit.Equal(t, Paint(Wrap("ticket  a page 日本 longer-than-that", 14, "        ")+"\n"), want, "the text")
 }
 
 func TestExporter(t *testing.T) {

@@ -316,31 +316,44 @@ func TestHistoryThenLive(t *testing.T) {
 		if last.Memory.Total != gpu.Some(uint64(81000<<20)) || last.Memory.Used.V+last.Memory.Free.V != 81000<<20 {
 			t.Errorf("memory %+v", last.Memory)
 		}
-		if *last.Owner != (gpu.Owner{Namespace: "ml", Pod: "train-0", Container: "main"}) {
-			t.Errorf("owner %+v", last.Owner)
-		}
-		if want := (gpu.Info{Index: 3, UUID: "GPU-1", Name: "NVIDIA H100", Place: [gpu.MaxPlaceLabels]string{"node1", "", "node1"}}); r.info != want {
-			t.Errorf("%+v", r.info)
-		}
+		testkit.Equal(t, *last.Owner, gpu.Owner{Namespace: "ml", Pod: "train-0", Container: "main"}, "owner")
+		testkit.Equal(t, r.info, gpu.Info{Index: 3, UUID: "GPU-1", Name: "NVIDIA H100", Place: [gpu.MaxPlaceLabels]string{"node1", "", "node1"}}, "GPU")
 	})
 }
 
-// TestOutage has a Prometheus that does not answer for a while: nothing is lost, and no GPU is called lost.
+// TestOutage has a Prometheus that refuses to answer for a while, or takes each request and answers none: nothing is lost, and no GPU
+// is called lost. GPUs that go away meanwhile, one with its node and one alone, are told silent and lost again after it, as there were
+// samples of them meanwhile.
 func TestOutage(t *testing.T) {
-	for _, long := range []time.Duration{2 * time.Minute, 10 * time.Minute, time.Hour} {
+	refuses := func(context.Context, time.Duration, time.Time) error { return errUnavailable }
+	hangs := func(ctx context.Context, _ time.Duration, _ time.Time) error { <-ctx.Done(); return ctx.Err() }
+	for _, tt := range []struct {
+		long   time.Duration
+		fails  func(context.Context, time.Duration, time.Time) error
+		reason string
+	}{
+		{2 * time.Minute, refuses, reasonQuery}, {10 * time.Minute, refuses, reasonQuery}, {time.Hour, refuses, reasonQuery}, {time.Hour, hangs, reasonTimeout},
+	} {
 		synctest.Test(t, func(t *testing.T) {
+			until := time.Now().Unix() + 7*60
+			ends := func(t int64) (float64, bool) { return 5, t < until }
 			f := oneGPU()
+			f.series[dcgm(used, "b", "GPU-2", "")], f.series[dcgm(used, "a", "GPU-3", "")] = ends, ends
 			w := newWatch(t, f, nil)
 			w.follow(t, 5*time.Minute)
-			f.change(func(f *fakePrometheus) { f.err = errUnavailable })
-			w.follow(t, long)
-			_, err := w.source.Devices(w.ctx)
-			if (err != nil) != (long > 5*time.Minute) || w.metric(t, "up", "") != 0 || w.metric(t, "problems_total", reasonQuery) < 7 {
-				t.Errorf("%s: %v, %g", long, err, w.metric(t, "problems_total", reasonQuery))
+			f.change(func(f *fakePrometheus) { f.before = tt.fails })
+			for past := time.Minute; past <= tt.long; past += time.Minute {
+				w.follow(t, time.Minute)
+				if _, err := w.source.Devices(w.ctx); past <= 4*time.Minute && err != nil || past > 8*time.Minute && err == nil {
+					t.Fatalf("%s after its last answer: %v", past, err)
+				}
 			}
-			testkit.Equal(t, strings.Count(w.log.String(), reasonQuery), 1, "how often it is logged in %s", w.log.String())
-			f.change(func(f *fakePrometheus) { f.err = nil })
-			w.follow(t, 2*time.Minute)
+			if w.metric(t, "up", "") != 0 || w.metric(t, "problems_total", tt.reason) < 7 {
+				t.Errorf("%s: %g", tt.long, w.metric(t, "problems_total", tt.reason))
+			}
+			testkit.Equal(t, strings.Count(w.log.String(), tt.reason), 1, "how often it is logged in %s", w.log.String())
+			f.change(func(f *fakePrometheus) { f.before = nil })
+			w.follow(t, time.Hour)
 			r := w.read["GPU-1"]
 			r.inOrder(t, 15)
 			for _, err := range r.errs {
@@ -348,34 +361,16 @@ func TestOutage(t *testing.T) {
 					t.Error(err)
 				}
 			}
+			for uuid, silent := range map[string]bool{"GPU-2": true, "GPU-3": false} {
+				if errs := w.read[uuid].errs; tt.long > 5*time.Minute && (len(errs) != 2 || errors.Is(errs[1], gpu.ErrSilent) != silent) {
+					t.Errorf("%s, %s: %v", tt.long, uuid, errs)
+				}
+			}
 			if w.metric(t, "up", "") != 1 || w.metric(t, "gpus", "fresh") != 1 {
 				t.Error("it is not up again")
 			}
 		})
 	}
-}
-
-// TestHangingOutage has a Prometheus that takes each request and answers none: until it does again, nothing else is
-// said of it.
-func TestHangingOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := oneGPU()
-		w := newWatch(t, f, nil)
-		w.follow(t, 5*time.Minute)
-		f.change(func(f *fakePrometheus) {
-			f.before = func(ctx context.Context, _ time.Duration, _ time.Time) error { <-ctx.Done(); return ctx.Err() }
-		})
-		w.follow(t, 8*time.Minute)
-		for range 60 {
-			if _, err := w.source.Devices(w.ctx); err == nil {
-				t.Fatal("it is said to be there")
-			}
-			w.follow(t, time.Minute)
-		}
-		f.change(func(f *fakePrometheus) { f.before = nil })
-		w.follow(t, 3*time.Minute)
-		w.read["GPU-1"].inOrder(t, 15)
-	})
 }
 
 // TestHistoryFails has a Prometheus that cannot tell of the past for a while: it is asked again, and nothing is lost,

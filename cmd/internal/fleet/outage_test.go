@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
-	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 var errUnavailable = &v1.Error{Type: v1.ErrServer, Msg: "server error: 503"}
@@ -23,30 +22,6 @@ var errUnavailable = &v1.Error{Type: v1.ErrServer, Msg: "server error: 503"}
 // oneGPU is a Prometheus that knows one.
 func oneGPU() *fakePrometheus {
 	return &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){dcgm(used, "a", "GPU-1", ""): constant(5)}}
-}
-
-// TestGoneInAnOutage has GPUs that go away while the Prometheus does not answer, one with its node and one alone. After
-// it they are told silent and lost again, as there were samples of them meanwhile.
-func TestGoneInAnOutage(t *testing.T) {
-	for _, long := range []time.Duration{10 * time.Minute, time.Hour} {
-		synctest.Test(t, func(t *testing.T) {
-			until := time.Now().Unix() + 7*60
-			ends := func(t int64) (float64, bool) { return 5, t < until }
-			f := oneGPU()
-			f.series[dcgm(used, "b", "GPU-2", "")], f.series[dcgm(used, "a", "GPU-3", "")] = ends, ends
-			w := newWatch(t, f, nil)
-			w.follow(t, 5*time.Minute)
-			f.change(func(f *fakePrometheus) { f.err = errUnavailable })
-			w.follow(t, long)
-			f.change(func(f *fakePrometheus) { f.err = nil })
-			w.follow(t, time.Hour)
-			for uuid, silent := range map[string]bool{"GPU-2": true, "GPU-3": false} {
-				if errs := w.read[uuid].errs; len(errs) != 2 || errors.Is(errs[1], gpu.ErrSilent) != silent {
-					t.Errorf("%s, %s: %v", long, uuid, errs)
-				}
-			}
-		})
-	}
 }
 
 // TestEmptyAfterAnOutage has a Prometheus that is there again and knows of no GPU.

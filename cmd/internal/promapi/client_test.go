@@ -31,9 +31,7 @@ func TestIsTooMuch(t *testing.T) {
 		"the query exceeded the maximum number of chunks (limit: 2000000 chunks) (err-mimir-max-chunks-per-query)":                      true,
 		"query timed out in expression evaluation":                                                                                      false,
 	} {
-		if got := IsTooMuch(fmt.Errorf("x: %w", &v1.Error{Type: v1.ErrExec, Msg: said})); got != want {
-			t.Errorf("%s: %t", said, got)
-		}
+		testkit.Equal(t, IsTooMuch(fmt.Errorf("x: %w", &v1.Error{Type: v1.ErrExec, Msg: said})), want, "%s: whether it is too much", said)
 	}
 	if !IsTooMuch(ErrAnswerTooLarge) {
 		t.Error("what is refused here is not")

@@ -43,9 +43,7 @@ func TestRisingPeaks(t *testing.T) {
 		{"they have fallen", []float64{40, 30, 20}, 50, 40},
 	} {
 		g := given(c.peaks...)
-		if got := g.Highest(c.use*gib, 0, start+10*time.Hour) / gib; got != c.want {
-			t.Errorf("%s: %v GiB, want %v", c.name, got, c.want)
-		}
+		equal(t, g.Highest(c.use*gib, 0, start+10*time.Hour)/gib, c.want, "%s: GiB", c.name)
 	}
 }
 
@@ -54,9 +52,7 @@ func TestGrowthOfWhichLessWasGivenBack(t *testing.T) {
 	g := given(60)
 	g.add(Height{70 * gib, 2 * gib, start})
 	for _, c := range []struct{ grown, want float64 }{{0, 70}, {4, 70}, {5, 60}, {120, 60}, {121, 0}} {
-		if got := g.Highest(50*gib, c.grown*gib, start+time.Hour) / gib; got != c.want {
-			t.Errorf("%v GiB of growth: %v GiB were given back, want %v", c.grown, got, c.want)
-		}
+		equal(t, g.Highest(50*gib, c.grown*gib, start+time.Hour)/gib, c.want, "%v GiB of growth: GiB that were given back", c.grown)
 	}
 }
 
@@ -76,17 +72,13 @@ func TestHeightsAreForgotten(t *testing.T) {
 		{30*day + time.Hour + time.Minute, 30},
 		{31 * day, 0},
 	} {
-		if got := g.Highest(60*gib, 0, start+c.after) / gib; got != c.want {
-			t.Errorf("after %v: %v GiB, want %v", c.after, got, c.want)
-		}
+		equal(t, g.Highest(60*gib, 0, start+c.after)/gib, c.want, "after %v: GiB", c.after)
 	}
 	// A lower one takes the place of one that is forgotten.
 	g = given(50, 10, 10, 10, 10, 10, 10, 10, 10)
 	g.Last[0].At += 40 * day
 	g.add(Height{10 * gib, 10 * gib, start + 40*day})
-	if g.Before.Bytes != 10*gib {
-		t.Errorf("%v is kept, want the height that is not 30 days old", g.Before)
-	}
+	equal(t, g.Before.Bytes, 10*gib, "what is kept, which is not 30 days old")
 }
 
 // A height may be exceeded by a tenth of what it is above the lowest use, and by a quarter of what is left.
@@ -146,9 +138,7 @@ func TestHolds(t *testing.T) {
 func TestSure(t *testing.T) {
 	var r Record
 	for n, want := range []bool{false, false, false, true, true} {
-		if p := r.Prior(&Life{}, 0, total, start); p.Sure != want {
-			t.Errorf("after %d lives: sure is %t", n, p.Sure)
-		}
+		equal(t, r.Prior(&Life{}, 0, total, start).Sure, want, "after %d lives: sure", n)
 		l := Life{Minute: start + time.Duration(n)*time.Hour}
 		l.End(live(&l, &r, 0, false, leg{20, 50}), &r, false)
 	}
@@ -346,33 +336,24 @@ func TestTwoLivesAtOnce(t *testing.T) {
 	})
 }
 
-// The ranks of a job end together, and are one life: as high as the highest of them.
+// The ranks of a job end together, and are one life, as high as the highest of them. One may end in a full memory, and the others
+// not: what these held counts as a life of their program, next to that of the run before, and what the first held as soon as it is
+// known to have ended well.
 func TestRanks(t *testing.T) {
-	var r Record
-	for _, holds := range []float64{50, 60, 40} {
-		var l Life
-		l.End(live(&l, &r, 0, false, leg{20, holds}), &r, false)
-	}
-	if got := r.Given[Crest].Highest(0, 0, start+time.Hour) / gib; r.Lives != 1 || r.Given[Crest].N != 1 || got != 60 {
-		t.Errorf("%d lives and %d peaks, of %v GiB at most; want one of 60", r.Lives, r.Given[Crest].N, got)
-	}
-}
-
-// One of the ranks that end together may end in a full memory, and the other not: what the second held counts as a life of its
-// program, next to that of the run before, and what the first held as soon as it is known to have ended well.
-func TestRanksOfWhichOneFilledTheMemory(t *testing.T) {
 	var r Record
 	b := NewBook()
 	b.programs[1] = &r
-	var before, full, other Life
+	var before, full, other, third Life
 	before.End(live(&before, &r, 0, false, leg{20, 30}), &r, false)
 	for at := start + time.Hour; at < start+80*time.Minute; at += step {
 		full.Note(at, 50*gib, 0.99)
 		other.Note(at, 20*gib, 0.5)
+		third.Note(at, 10*gib, 0.5)
 	}
 	end := start + 80*time.Minute
 	full.End(end, &r, false)
 	other.End(end+5*time.Second, &r, false)
+	third.End(end+5*time.Second, &r, false)
 	g := &r.Given[Crest]
 	if r.Lives != 2 || g.N != 2 || g.Last[0].Bytes != 30*gib || g.Last[1].Bytes != 20*gib {
 		t.Fatalf("%d lives, %d heights, of %v and %v GiB", r.Lives, g.N, g.Last[0].Bytes/gib, g.Last[1].Bytes/gib)
@@ -380,23 +361,4 @@ func TestRanksOfWhichOneFilledTheMemory(t *testing.T) {
 	if !b.Ended(1, end) || r.Lives != 2 || g.N != 2 || g.Last[1].Bytes != 50*gib {
 		t.Errorf("%d lives, %d heights, the last of %v GiB", r.Lives, g.N, g.Last[1].Bytes/gib)
 	}
-}
-
-// A job of a minute in a full memory shows nothing of what its program holds, however well it ends.
-func TestShortLivesAreNone(t *testing.T) {
-	b := NewBook()
-	for n := range 4 {
-		at := start + time.Duration(n)*time.Hour
-		b.With(1, at, func(r *Record) {
-			var l Life
-			l.Note(at, 79*gib, 0.99)
-			l.End(at+time.Minute, r, false)
-		})
-		b.Ended(1, at+time.Minute)
-	}
-	b.With(1, start, func(r *Record) {
-		if r.Lives > 0 || r.Given[Crest].N != 4 {
-			t.Errorf("%d lives, and %d heights", r.Lives, r.Given[Crest].N)
-		}
-	})
 }

@@ -4,6 +4,7 @@
 package heights
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -16,6 +17,14 @@ const (
 	// total is the capacity, and step the time between samples.
 	total, step = 80.0 * gib, 15 * time.Second
 )
+
+// equal checks that got is want. The format tells of what they are.
+func equal[T comparable](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", fmt.Sprintf(format, args...), got, want)
+	}
+}
 
 // leg is a while in which a program holds so many GiB.
 type leg struct {
@@ -71,9 +80,7 @@ func TestPeaks(t *testing.T) {
 		var l Life
 		var r Record
 		end := live(&l, &r, 0, false, c.legs...)
-		if got := highest(&r, end)[Crest]; got != c.given {
-			t.Errorf("%s: %v GiB were given back, want %v", c.name, got, c.given)
-		}
+		equal(t, highest(&r, end)[Crest], c.given, "%s: GiB that were given back", c.name)
 	}
 }
 
@@ -83,9 +90,7 @@ func TestLows(t *testing.T) {
 		var l Life
 		var r Record
 		end := live(&l, &r, 0, false, leg{60, 10}, leg{minutes, 50}, leg{100, 10})
-		if got := highest(&r, end); got != [kinds]float64{50, want} {
-			t.Errorf("it holds 50 GiB for %d minutes: %v GiB were given back, want 50 and %v", minutes, got, want)
-		}
+		equal(t, highest(&r, end), [kinds]float64{50, want}, "it holds 50 GiB for %d minutes: GiB that were given back", minutes)
 	}
 }
 
@@ -126,6 +131,7 @@ func TestEnds(t *testing.T) {
 		{"it was full, and is known to have ended well", 0, []leg{{60, 76}}, 76, true, 1},
 		{"it falls below half, and is known to have ended well", 0, []leg{{60, 10}, {60, 79}, {2, 20}}, 79, true, 1},
 		{"a short life", 0, []leg{{5, 50}}, 50, false, 0},
+		{"a short life that was full, and is known to have ended well", 0, []leg{{5, 79}}, 79, true, 0},
 		{"no minute was whole", 0, []leg{{1, 50}}, 50, false, 0},
 		{"it never held anything", 0, nil, 0, false, 0},
 	} {
@@ -172,21 +178,7 @@ func TestMost(t *testing.T) {
 		end := live(&l, &Record{}, 0, false, leg{20, 10}, leg{20, 50}, leg{14, 10})
 		end += 5 * time.Minute
 		l.Learn(end, &r, most, false)
-		if got := highest(&r, end); got[Crest] != want {
-			t.Errorf("at most %v GiB: %v were given back, want %v", most/gib, got, want)
-		}
-	}
-}
-
-// A gap in the samples is one minute: what was before it counts once, and nothing is made up for it.
-func TestGap(t *testing.T) {
-	var l Life
-	var r Record
-	live(&l, &r, 0, false, leg{20, 10}, leg{20, 50})
-	l.Note(l.Minute+5*time.Hour, 10*gib, 0)
-	end := live(&l, &r, 0, false, leg{30, 10})
-	if got := highest(&r, end); got[Crest] != 50 {
-		t.Errorf("%v GiB were given back, want 50", got)
+		equal(t, highest(&r, end)[Crest], want, "at most %v GiB: GiB that were given back", most/gib)
 	}
 }
 
@@ -195,11 +187,7 @@ func TestHowMuchWasGivenBack(t *testing.T) {
 	var r Record
 	var l Life
 	live(&l, &r, 0, false, leg{20, 10}, leg{20, 50}, leg{5, 30}, leg{5, 25}, leg{20, 30})
-	if h := r.Given[Crest].Last[0]; h.Fell != 20*gib {
-		t.Errorf("%v GiB of %v were given back, want 20", h.Fell/gib, h.Bytes/gib)
-	}
+	equal(t, r.Given[Crest].Last[0].Fell, 20*gib, "what was given back of the peak")
 	l.End(live(&l, &r, 0, false, leg{20, 40}), &r, false)
-	if h := r.Given[Crest].Last[r.Given[Crest].N-1]; h.Fell != 40*gib {
-		t.Errorf("%v GiB of %v were given back, want all", h.Fell/gib, h.Bytes/gib)
-	}
+	equal(t, r.Given[Crest].Last[r.Given[Crest].N-1].Fell, 40*gib, "what was given back at the end, which is all")
 }

@@ -77,9 +77,7 @@ func TestActivity(t *testing.T) {
 				want[i] = seconds(s)
 			}
 		}
-		if got != want {
-			t.Errorf("%s: %+v, want %v", c.name, a, want)
-		}
+		equal(t, got, want, "%s: since when it is known, quiet and lost", c.name)
 	}
 }
 
@@ -93,14 +91,10 @@ func TestHeartbeat(t *testing.T) {
 		for s := 0; s < 3600; s += 5 {
 			a.Note(seconds(s), 5*time.Second, 10*time.Minute, stat.Of(0), stat.Of(c.share*float64(s)), StateAlive)
 		}
-		if quiet := a.Quiet == start; quiet != c.quiet {
-			t.Errorf("%g of a processor: quiet since %s", c.share, a.Quiet-start)
-		}
+		equal(t, a.Quiet == start, c.quiet, "%g of a processor: whether it is quiet", c.share)
 		// What was not used for long does not make up for work.
 		a.Note(seconds(3600), 5*time.Second, 10*time.Minute, stat.Of(0), stat.Of(a.CPU+1), StateAlive)
-		if a.Quiet != seconds(3600) {
-			t.Errorf("%g of a processor, and then work: quiet since %s", c.share, a.Quiet-start)
-		}
+		equal(t, a.Quiet, seconds(3600), "%g of a processor, and then work: quiet since", c.share)
 	}
 	// However soon a process is a zombie, a few ticks of the clock are no work.
 	for used, quiet := range map[float64]bool{0.9 * minHeartbeat: true, 1.1 * minHeartbeat: false} {
@@ -108,9 +102,7 @@ func TestHeartbeat(t *testing.T) {
 		for s := range 2 {
 			a.Note(seconds(s), time.Millisecond, time.Second, stat.Of(0), stat.Of(1+float64(s)*(used+heartbeat)), StateAlive)
 		}
-		if (a.Quiet == start) != quiet {
-			t.Errorf("%g s: quiet since %s", used, a.Quiet-start)
-		}
+		equal(t, a.Quiet == start, quiet, "%g s: whether it is quiet", used)
 	}
 }
 
@@ -120,7 +112,5 @@ func TestSeldomSeen(t *testing.T) {
 	for i := range 5 {
 		a.Note(start+time.Duration(i)*5*time.Minute, 5*time.Minute, time.Hour, stat.Of(0), stat.Of(1), StateAlive)
 	}
-	if a.Quiet != start {
-		t.Errorf("%+v", a)
-	}
+	equal(t, a.Quiet, start, "quiet since")
 }

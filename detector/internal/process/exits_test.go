@@ -142,9 +142,7 @@ func TestUnreleasedMemory(t *testing.T) {
 		}}, "660-2000 1:8"},
 	} {
 		var p Exits[int]
-		if got := watch(&p, 2000, 1, c.plot); got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
+		equal(t, watch(&p, 2000, 1, c.plot), c.want, "%s", c.name)
 	}
 }
 
@@ -153,9 +151,7 @@ func TestUnreleasedSeldomSeen(t *testing.T) {
 	one := map[int]stat.Bytes{1: 8 * gib}
 	for step, want := range map[int]string{15: "660-1200 1:8", 60: "720-1200 1:8"} {
 		var p Exits[int]
-		if got := watch(&p, 1200, step, plot{left: one, at: held(8)}); got != want {
-			t.Errorf("every %d s: %q, want %q", step, got, want)
-		}
+		equal(t, watch(&p, 1200, step, plot{left: one, at: held(8)}), want, "every %d s", step)
 		p = Exits[int]{}
 		if got := watch(&p, 1200, step, plot{left: one, at: held(0)}); got != "" || len(p.List) > 0 {
 			t.Errorf("every %d s, and freed: %q", step, got)
@@ -221,9 +217,7 @@ func TestResidualBeforeAnExit(t *testing.T) {
 		for i, v := range c.before {
 			p.Observe(seconds(i), time.Second, v*gib, 0, defaults())
 		}
-		if got := p.before(); got != c.want*gib {
-			t.Errorf("%s: %d GiB, want %d", c.name, got/gib, c.want)
-		}
+		equal(t, p.before(), c.want*gib, "%s", c.name)
 	}
 }
 
@@ -249,9 +243,7 @@ func TestUnreleasedIsBounded(t *testing.T) {
 			t.Fatalf("%d are named", len(p.List))
 		}
 		for i, e := range p.List {
-			if want := key(crowd - 1 - i); e.Key != want {
-				t.Errorf("the %d-th is process %d, want %d", i, e.Key, want)
-			}
+			equal(t, e.Key, key(crowd-1-i), "process at %d", i)
 		}
 	}
 	var p Exits[int]

@@ -251,9 +251,8 @@ func TestNoGrowth(t *testing.T) {
 		{"it has stopped", join(ramp(20, 1000, 100), flat(pauseBlocks, 2900)), false},
 		{"levels that were not kept", mibs(1000, 1990, 1991, 2000, 1990, 1991, 2000, 1995), false},
 	} {
-		if g := judged(c.levels, unchanged); (g != Growth{}) != c.grows {
-			t.Errorf("%s: %+v", c.name, g)
-		}
+		g := judged(c.levels, unchanged)
+		equal(t, g != Growth{}, c.grows, "%s: whether it grows, %+v", c.name, g)
 	}
 }
 

@@ -44,20 +44,6 @@ func TestTroughIsTheLowestSampleOfABlock(t *testing.T) {
 	}
 }
 
-// The envelope is at the last trough, or below it as soon as a sample of the open block is.
-func TestEnvelope(t *testing.T) {
-	e := Scale{Width: narrowest, Least: 1}
-	if _, ok := e.envelope(); ok {
-		t.Error("there is one without a trough")
-	}
-	for i, c := range []struct{ used, want float64 }{{50, 0}, {60, 50}, {70, 60}, {40, 40}, {90, 40}} {
-		e.add(block(i), inMiB(c.used), &Fullness{})
-		if got, ok := e.envelope(); ok != (i > 0) || got != inMiB(c.want) {
-			t.Errorf("sample %d: %d MiB, want %g", i, got/mib, c.want)
-		}
-	}
-}
-
 // A narrowest block has blockSamples samples, or as many as come in blockTime, one at least. The
 // ladder begins at that width where it is more than the narrowest, its steps are all alike, and it
 // reaches the widest.
@@ -172,9 +158,7 @@ func TestMoves(t *testing.T) {
 		{"the same twice", ramp(10, 100, q/4), 9},
 		{"up and down", mibs(100, 110, 100, 110), 4},
 	} {
-		if e := climbing(c.levels, &Fullness{}); e.MovedBlock != c.moved {
-			t.Errorf("%s: the last move is in block %d, want %d", c.name, e.MovedBlock, c.moved)
-		}
+		equal(t, climbing(c.levels, &Fullness{}).MovedBlock, c.moved, "%s: block of the last move", c.name)
 	}
 }
 

@@ -81,6 +81,7 @@ func TestALeakIsHeldOrEnds(t *testing.T) {
 		{"a quarter is given back", func(s *Series, _ *Fullness) { low(s, 20*gib-quarter) }, true},
 		{"more than that", func(s *Series, _ *Fullness) { low(s, 20*gib-quarter-1) }, false},
 		{"more, in the block that is open", func(s *Series, _ *Fullness) { s.Scales[0].N, s.Scales[0].Min = 1, 19*gib }, false},
+		{"more, and the block that is open is higher", func(s *Series, _ *Fullness) { low(s, 19*gib); s.Scales[0].N, s.Scales[0].Min = 1, 20*gib }, false},
 		{"it is too young again", func(s *Series, _ *Fullness) { s.First = s.Last }, false},
 	} {
 		s := begun()

@@ -147,9 +147,7 @@ func TestAPatternStaysForAWhile(t *testing.T) {
 		if c.want == c.was {
 			since -= c.ago
 		}
-		if (s.Shape != Shape{c.want, since}) {
-			t.Errorf("%s: %q since %s", c.name, s.Shape.Pattern, s.Shape.Since)
-		}
+		equal(t, s.Shape, Shape{c.want, since}, "%s: the pattern, and since when", c.name)
 	}
 }
 

@@ -118,9 +118,7 @@ func TestTimeAhead(t *testing.T) {
 	} {
 		s := told(defaults())
 		s.Left = c.left
-		if got := s.ahead(&Growth{Rate: c.rate}); got != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
-		}
+		equal(t, s.ahead(&Growth{Rate: c.rate}), c.want, "%s: time ahead", c.name)
 	}
 }
 

@@ -46,9 +46,7 @@ func TestSpikes(t *testing.T) {
 				got++
 			}
 		}
-		if got != c.want {
-			t.Errorf("%s: %d spikes, want %d", c.name, got, c.want)
-		}
+		equal(t, got, c.want, "%s: spikes", c.name)
 	}
 	// Where it rises from is not known after a gap.
 	var s Spikes
@@ -66,9 +64,7 @@ func TestCrestEnds(t *testing.T) {
 		var c Crest[int64]
 		c.Add(0, span, 100)
 		c.Add(span-span/crestSlots/2, span, 1)
-		if got := c.Add(at, span, 1); got != want {
-			t.Errorf("%s after a peak: %d, want %d", at, got, want)
-		}
+		equal(t, c.Add(at, span, 1), want, "%s after a peak", at)
 	}
 }
 
@@ -100,18 +96,12 @@ func TestCrest(t *testing.T) {
 
 func TestClampAndMedian(t *testing.T) {
 	for x, want := range map[float64]float64{-1: 0, 0: 0, 0.3: 0.3, 1: 1, 7: 1} {
-		if got := Clamp(x); got != want {
-			t.Errorf("%g is clamped to %g", x, got)
-		}
+		equal(t, Clamp(x), want, "%g, clamped", x)
 	}
 	zero := 0.0
-	if got := Clamp(zero / zero); got != 0 {
-		t.Errorf("NaN is clamped to %g", got)
-	}
+	equal(t, Clamp(zero/zero), 0, "NaN, clamped")
 	for want, values := range map[float64][]float64{3: {3}, 2.5: {4, 1, 3, 2}, 5: {9, 5, 1}} {
-		if got := Median(values); got != want {
-			t.Errorf("the median of %v is %g, want %g", values, got, want)
-		}
+		equal(t, Median(values), want, "median of %v", values)
 	}
 }
 
@@ -138,8 +128,6 @@ func TestChecks(t *testing.T) {
 		"covered for too long":  {&Block{Covered: time.Hour + 1}, false},
 		"a block of later":      {&Block{Moments: Moments{From: time.Hour + 1}}, false},
 	} {
-		if got := c.v.Check(time.Hour); got != c.ok {
-			t.Errorf("%s: %t", name, got)
-		}
+		equal(t, c.v.Check(time.Hour), c.ok, "%s: whether it can be", name)
 	}
 }

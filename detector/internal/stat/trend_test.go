@@ -59,24 +59,8 @@ func TestLineIsThatOfExactRationals(t *testing.T) {
 		}
 	}
 	for _, pts := range [][]Point{nil, {{start, 1}, {2 * start, 2}, {3 * start, 3}}, {{start, 1}, {start, 2}, {start, 3}, {start, 4}}} {
-		if l := FitLine(pts); l != (Trend{N: len(pts)}) {
-			t.Errorf("%v: %+v", pts, l)
-		}
+		equal(t, FitLine(pts), Trend{N: len(pts)}, "trend of %v", pts)
 	}
-}
-
-// wandering is n levels with a rate of 20 MiB a trough, under noise, or that and a walk.
-func wandering(rng *rand.Rand, n int, walks bool) []float64 {
-	levels, walk := make([]float64, n), 0.0
-	for i := range levels {
-		e := 30 * rng.NormFloat64()
-		walk += e
-		levels[i] = 10000 + 20*float64(i) + e
-		if walks {
-			levels[i] += walk - e
-		}
-	}
-	return levels
 }
 
 // The variance of the slope says how far off it is where noise is about a line. Of a
@@ -91,7 +75,16 @@ func TestVarianceOfTheRate(t *testing.T) {
 		rng := rand.New(rand.NewPCG(73, 74))
 		var stated, actual float64
 		for range trials {
-			l := FitLine(troughs(wandering(rng, points, c.walks)))
+			levels, walk := make([]float64, points), 0.0
+			for i := range levels { // 20 MiB a trough, under noise, or that and a walk
+				e := 30 * rng.NormFloat64()
+				walk += e
+				levels[i] = 10000 + 20*float64(i) + e
+				if c.walks {
+					levels[i] += walk - e
+				}
+			}
+			l := FitLine(troughs(levels))
 			stated += l.Variance / trials
 			actual += (l.Rate - rate) * (l.Rate - rate) / trials
 		}
@@ -186,7 +179,5 @@ func TestSlows(t *testing.T) {
 		}
 	}
 	// What has ended, and falls by now, brings nothing more.
-	if got := Slows(troughs(curve(points, 4000, func(x float64) float64 { return x * (1.2 - x) }))); got != 0 {
-		t.Errorf("after its end %g are to come", got)
-	}
+	equal(t, Slows(troughs(curve(points, 4000, func(x float64) float64 { return x * (1.2 - x) }))), 0, "what is to come after its end")
 }

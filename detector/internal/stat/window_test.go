@@ -26,6 +26,14 @@ func near(t *testing.T, what string, got, want, relative float64) {
 	}
 }
 
+// equal checks that got is want. The format tells of what they are.
+func equal[T comparable](t testing.TB, got, want T, format string, args ...any) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", fmt.Sprintf(format, args...), got, want)
+	}
+}
+
 // rational computes the line through the points from its definition, in exact rational arithmetic:
 // its slope in bytes per second, R², and how far memory is from its mean over how far times are, which
 // is the size of the slope that matters.
@@ -169,9 +177,7 @@ func TestNoFit(t *testing.T) {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}
-	if f := (&Window{Span: time.Minute}).Fit(); f != (Fit{Span: time.Minute}) {
-		t.Errorf("an empty window: %+v", f)
-	}
+	equal(t, (&Window{Span: time.Minute}).Fit(), Fit{Span: time.Minute}, "fit of an empty window")
 	if _, _, ok := (&Moments{N: 2}).Line(); ok {
 		t.Error("two samples at one time have a line")
 	}

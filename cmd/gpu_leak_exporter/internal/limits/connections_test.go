@@ -74,34 +74,23 @@ func TestRequestThatWaits(t *testing.T) {
 	l := testLimits(1)
 	c := newConnections(2, l.refused)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer listener.Close()
 	var accepted []net.Conn
 	for n := range 3 {
 		client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer client.Close()
 		conn, err := listener.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer conn.Close()
 		if n == 0 {
-			if _, err := client.Write([]byte("GET")); err != nil {
-				t.Fatal(err)
-			}
+			_, err := client.Write([]byte("GET"))
+			testkit.Must(t, err)
 			raw, err := conn.(*net.TCPConn).SyscallConn()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			// It waits until the system has handed the input over, and reads nothing of it.
-			if err := raw.Read(func(uintptr) bool { return hasInput(conn) }); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, raw.Read(func(uintptr) bool { return hasInput(conn) }))
 		}
 		c.changed(conn, http.StateNew)
 		accepted = append(accepted, conn)

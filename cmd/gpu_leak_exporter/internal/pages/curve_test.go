@@ -148,11 +148,3 @@ func TestPageOfOneMemory(t *testing.T) {
 	}
 	says(t, "the page", words(page), "Not shown: 252 processes.", "All GPUs")
 }
-
-// BenchmarkPage tells what a page of the largest node costs.
-func BenchmarkPage(b *testing.B) {
-	s := crowd(16, 256, 256)
-	for b.Loop() {
-		predict(s, "")
-	}
-}

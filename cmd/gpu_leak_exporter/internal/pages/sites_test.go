@@ -19,9 +19,7 @@ import (
 func goldenJSON(t *testing.T, name string, h http.Handler) {
 	t.Helper()
 	w := get(h, "/")
-	if got := w.Header().Get("Content-Type"); got != "application/json" {
-		t.Errorf("Content-Type %q", got)
-	}
+	testkit.Equal(t, w.Header().Get("Content-Type"), "application/json", "Content-Type")
 	var pretty bytes.Buffer
 	testkit.Must(t, json.Indent(&pretty, w.Body.Bytes(), "", "  "))
 	testkit.Golden(t, filepath.Join("testdata", name), pretty.String())
@@ -31,9 +29,7 @@ func goldenJSON(t *testing.T, name string, h http.Handler) {
 func TestSites(t *testing.T) {
 	goldenJSON(t, "sites.json", NewSites(fixture))
 	w := get(NewSites(func() *sampler.State { return &sampler.State{Time: epoch} }), SitesPath)
-	if got := w.Body.String(); got != `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","processes":[]}}`+"\n" {
-		t.Errorf("got %s", got)
-	}
+	testkit.Equal(t, w.Body.String(), `{"status":"success","data":{"time":"2026-03-01T12:00:00Z","processes":[]}}`+"\n", "the answer without a process")
 }
 
 // TestVerdicts is here, because the tests of gpuleaktool hold what it shows of these verdicts against the pages of the same
