@@ -72,7 +72,7 @@ type progress struct {
 	slow      bool                   // the status is due with this sample
 	fault     trouble
 	lost      bool // the GPU cannot be read, and what it held is gone
-	blind     bool // it is read, and does not tell how much memory is used
+	blind     bool // it is read, and nothing tells how much memory is used
 	exits     uint64
 	// ahead is how far the wall clock is ahead of the source's clock, because it was set.
 	ahead      time.Duration
@@ -256,14 +256,14 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.last = state
 }
 
-// logBlind logs once that the GPU is not judged because nothing tells its used memory, and once that this is over.
+// logBlind logs once that its processes alone are judged, because nothing tells the used memory of the GPU, and once that this is over.
 func (l *loop) logBlind(sample *gpu.Sample) {
 	blind := !sample.Memory.Used.OK && !l.sampler.cfg.Fleet // there is no driver to tell it
 	switch {
 	case blind && !l.blind:
-		level.Warn(l.logger).Log("msg", "the driver does not tell how much memory of the GPU is used; it is not judged", "name", l.info.Name)
+		level.Warn(l.logger).Log("msg", "nothing tells how much of the GPU's memory is used: only its processes are judged", "name", l.info.Name)
 	case !blind && l.blind:
-		level.Info(l.logger).Log("msg", "the driver tells again how much memory of the GPU is used")
+		level.Info(l.logger).Log("msg", "it is told again how much of the GPU's memory is used")
 	}
 	l.blind = blind
 }
