@@ -233,7 +233,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	}
 	state := &DeviceState{
 		Info: l.info, Up: true, SampleTime: sample.Time,
-		MemoryState: MemoryState{Memory: sample.Memory, Who: finding.Of(sample.Owner)}, MIGEnabled: sample.MIGEnabled, Status: l.status,
+		MemoryState: MemoryState{Memory: sample.Memory}, MIGEnabled: sample.MIGEnabled, Status: l.status,
 		Unattributed: unattributed(l.info, sample), ProcessesKnown: sample.ProcessesKnown, ProcessCount: len(sample.Processes),
 		unresolved: unresolved, unusable: l.processes.unusable, readings: l.readings,
 	}
@@ -356,7 +356,8 @@ func (l *loop) goOn(before *loop, lost bool) {
 	l.progress = before.progress
 	l.loop = l
 	l.processes.index = l.info.IndexLabel()
-	l.slowAt.OK = false // the end may have cut the last reading of the status short
+	l.resolve = new(Resolver) // its series may have other labels
+	l.slowAt.OK = false       // the end may have cut the last reading of the status short
 	if lost {
 		l.forget()
 		l.peak, l.status, l.readings = detector.Crest[uint64]{}, gpu.Status{}, nil
