@@ -193,7 +193,7 @@ func TestUnifiedMemory(t *testing.T) {
 			want(s, 0, "gpu_detector_attributed", m.id(3)), gone(s, "gpu_oom_headroom_bytes", m.id(3)), gone(s, "gpu_seconds_to_oom", m.id(3)))...)
 	})
 	p.Stop(t)
-	for text, n := range map[string]int{"the GPU has no memory of its own": 2, "the driver does not tell how much memory of the GPU is used": 1} {
+	for text, n := range map[string]int{"the GPU has no memory of its own": 2, "nothing tells how much of the GPU's memory is used": 1} {
 		equal(t, strings.Count(p.Output(), text), n, "lines that say %q", text)
 	}
 }

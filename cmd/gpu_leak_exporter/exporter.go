@@ -114,7 +114,7 @@ func newSampler(cfg *config, src gpu.Source, logger log.Logger) (*sampler.Sample
 		StateFile:     cfg.stateFile,
 		StateInterval: cfg.stateInterval,
 		Incidents:     incident.NewStore(cfg.incidentDir, incident.Most, logger),
-		Fleet:         cfg.ofFleet(),
+		Places:        cfg.source.Fleet.Labels,
 		Logger:        logger,
 	}
 	if cfg.source.Kind == source.NVML {

@@ -97,7 +97,7 @@ func (c *config) loadRules() (*detectorconfig.Config, error) {
 	if c.rulesFile == "" {
 		return detectorconfig.New(c.detector), nil
 	}
-	return detectorconfig.Load(c.rulesFile, detectorconfig.Options{Base: c.detector, MinWindow: c.minWindow()})
+	return detectorconfig.Load(c.rulesFile, detectorconfig.Options{Base: c.detector, MinWindow: c.minWindow(), Places: c.source.Fleet.Labels})
 }
 
 // parser reads a command line into a config.

@@ -188,6 +188,18 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// TestRulesOfFleet matches the labels that its file gives the series.
+func TestRulesOfFleet(t *testing.T) {
+	dir := t.TempDir()
+	places, rules := filepath.Join(dir, "fleet.yml"), filepath.Join(dir, "rules.yml")
+	testkit.Write(t, places, "labels: [rack]\n")
+	testkit.Write(t, rules, strings.ReplaceAll(muting, "{", `{scope="gpu", rack="7", `))
+	c := flagsOf(t, "--source=prometheus:http://a", "--source.config="+places, "--detector.config="+rules)
+	for rack, want := range map[string]bool{"7": true, "8": false} {
+		testkit.Equal(t, c.rules.For(map[string]string{"scope": "gpu", "rack": rack, "pod": "a"}).Mute, want, "rack %s is muted", rack)
+	}
+}
+
 func TestFamilies(t *testing.T) {
 	for _, tt := range []struct {
 		args   string

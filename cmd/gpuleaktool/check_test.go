@@ -9,7 +9,7 @@ import (
 )
 
 func TestCheckConfig(t *testing.T) {
-	good := write(t, "good.yml", "groups:\n- name: a\n  rules:\n  - match: ['{pod=\"a\"}']\n    leak_threshold: 0.7\n- name: b\n")
+	good := write(t, "good.yml", "groups:\n- name: a\n  rules:\n  - match: ['{scope=\"gpu\", pod=\"a\", instance=\"n\"}']\n    leak_threshold: 0.7\n- name: b\n")
 	bad := write(t, "bad.yml", "groups:\n- name: a\n  rules:\n  - mute: true\n  - match: ['{job=\"a\"}']\n    mute: true\n")
 	short := write(t, "short.yml", "groups:\n- name: a\n  rules:\n  - match: ['{}']\n    windows: [1m]\n")
 	pipe(t, good)
@@ -18,7 +18,7 @@ func TestCheckConfig(t *testing.T) {
 		return "Checking " + path + "\n  a: 1 rule\n  b: 0 rules\n  SUCCESS: 2 groups, 1 rule\n"
 	}
 	badErrors := "  FAILED:\n    " + bad + ":4: the rule has no match: for all series write match: ['{}']\n    " + bad +
-		":5: match: {job=\"a\"}: matches no series: none has a label job, only scope, gpu, uuid, name, gpu_instance, profile, pid, process, namespace, pod, container, slurm_job\n"
+		":5: match: {job=\"a\"}: matches no series: none has a label job, only scope, gpu, uuid, name, namespace, pod, container, instance, node, Hostname, gpu_instance, profile, pid, process, slurm_job\n"
 	for _, tt := range []struct {
 		args           string
 		code           int

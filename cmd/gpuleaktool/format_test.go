@@ -82,7 +82,7 @@ func TestLogsOfUsers(t *testing.T) {
 				return at.Format(smiLayout) + ", 0, [N/A], [N/A]\n"
 			}
 			return fmt.Sprintf(smiForm, at.Format(smiLayout), gpu, mib)
-		}), nil, exitLeak, "The driver does not tell how much of it is used.", ""},
+		}), nil, exitLeak, "Nothing tells how much of it is used.", ""},
 		{"no value at all", smiHead + logRows("%[1]s, %[2]d, [N/A], [N/A]\n", smiLayout), nil, exitWrong, "", "holds no used memory: every value of it is absent, such as N/A"},
 		{"without a time, behind ts", "2026-03-01 12:00:00 index, memory.used [MiB]\n" + logRows("%[1]s %[2]d, %[3]d MiB\n", time.DateTime), nil, exitWrong, "", "no timestamp column"},
 		{"behind lines of a program", "Epoch 0 step 0: loss=2.30, lr=1e-4\n" + smi, nil, exitLeak, " for a leak on GPU 1, ", `left out 1 line, line 1: no header of nvidia-smi: "Epoch 0`},
@@ -113,7 +113,7 @@ func TestLogsOfUsers(t *testing.T) {
 func TestReportOfUnknownMemory(t *testing.T) {
 	log := smiHead + "2026/03/01 12:00:00.000, 0, 10 MiB, 81559 MiB\n2026/03/01 12:00:00.000, 1, [N/A], [N/A]\n"
 	code, stdout, stderr := tool(t.Context(), "backtest", "--output=html", write(t, "log", log))
-	if code != unjudged || stderr != "" || strings.Count(stdout, `<svg class="plot"`) != 1 || strings.Contains(stdout, "1970") || !strings.Contains(stdout, "The driver does not tell how much of it is used.") {
+	if code != unjudged || stderr != "" || strings.Count(stdout, `<svg class="plot"`) != 1 || strings.Contains(stdout, "1970") || !strings.Contains(stdout, "Nothing tells how much of it is used.") {
 		t.Errorf("exit code %d, %d plots, %q: %.3000s", code, strings.Count(stdout, `<svg class="plot"`), stderr, stdout)
 	}
 }

@@ -32,9 +32,9 @@ type Config struct {
 	Resolve    Resolver
 	Owners     Owners     // of processes, where the source does not tell; nil leaves them unknown
 	Allocators Allocators // of processes; nil leaves unknown what these hold
-	// Fleet says that the GPUs are those of many hosts. Some of these always come and go: the log has no line for each, and
-	// the sampler forgets at once a GPU that the source does not list any more.
-	Fleet bool
+	// Places names the labels of gpu.Info.Place, if the GPUs are those of many hosts. Some of these always come and go: the log
+	// has no line for each, and the sampler forgets at once a GPU that the source does not list any more.
+	Places []string
 	// ProcFS and SysFS are where these file systems are mounted. Without SysFS the sampler does not read the PCI bus.
 	ProcFS, SysFS string
 	// StateFile keeps the detector's histories, what it remembers of programs, and the secret that names these; "" is no file.

@@ -66,7 +66,12 @@ func (l *loop) layOut(sample *gpu.Sample, state *DeviceState) {
 	for i := range sample.Instances {
 		state.Instances = append(state.Instances, InstanceOf(&sample.Instances[i]))
 	}
-	state.Limited = l.limits(sample)
+	state.Who, state.Limited = finding.Of(sample.Owner), l.limits(sample)
+	for d := range state.memories() {
+		if m := l.memory(d.MemoryKey); m.Who != d.Who {
+			m.Who, l.resolve = d.Who, new(Resolver) // its series have other labels
+		}
+	}
 	l.reconfigure()
 }
 

@@ -72,7 +72,7 @@ type progress struct {
 	slow      bool                   // the status is due with this sample
 	fault     trouble
 	lost      bool // the GPU cannot be read, and what it held is gone
-	blind     bool // it is read, and does not tell how much memory is used
+	blind     bool // it is read, and nothing tells how much memory is used
 	exits     uint64
 	// ahead is how far the wall clock is ahead of the source's clock, because it was set.
 	ahead      time.Duration
@@ -233,7 +233,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 	}
 	state := &DeviceState{
 		Info: l.info, Up: true, SampleTime: sample.Time,
-		MemoryState: MemoryState{Memory: sample.Memory, Who: finding.Of(sample.Owner)}, MIGEnabled: sample.MIGEnabled, Status: l.status,
+		MemoryState: MemoryState{Memory: sample.Memory}, MIGEnabled: sample.MIGEnabled, Status: l.status,
 		Unattributed: unattributed(l.info, sample), ProcessesKnown: sample.ProcessesKnown, ProcessCount: len(sample.Processes),
 		unresolved: unresolved, unusable: l.processes.unusable, readings: l.readings,
 	}
@@ -256,14 +256,14 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.last = state
 }
 
-// logBlind logs once that the GPU is not judged because nothing tells its used memory, and once that this is over.
+// logBlind logs once that its processes alone are judged, because nothing tells the used memory of the GPU, and once that this is over.
 func (l *loop) logBlind(sample *gpu.Sample) {
-	blind := !sample.Memory.Used.OK && !l.sampler.cfg.Fleet // there is no driver to tell it
+	blind := !sample.Memory.Used.OK && l.sampler.cfg.Places == nil // there is no driver to tell it
 	switch {
 	case blind && !l.blind:
-		level.Warn(l.logger).Log("msg", "the driver does not tell how much memory of the GPU is used; it is not judged", "name", l.info.Name)
+		level.Warn(l.logger).Log("msg", "nothing tells how much of the GPU's memory is used: only its processes are judged", "name", l.info.Name)
 	case !blind && l.blind:
-		level.Info(l.logger).Log("msg", "the driver tells again how much memory of the GPU is used")
+		level.Info(l.logger).Log("msg", "it is told again how much of the GPU's memory is used")
 	}
 	l.blind = blind
 }
@@ -356,7 +356,8 @@ func (l *loop) goOn(before *loop, lost bool) {
 	l.progress = before.progress
 	l.loop = l
 	l.processes.index = l.info.IndexLabel()
-	l.slowAt.OK = false // the end may have cut the last reading of the status short
+	l.resolve = new(Resolver) // its series may have other labels
+	l.slowAt.OK = false       // the end may have cut the last reading of the status short
 	if lost {
 		l.forget()
 		l.peak, l.status, l.readings = detector.Crest[uint64]{}, gpu.Status{}, nil

@@ -157,7 +157,9 @@ func (m *Domain) Verdict(now time.Time) (word, why string) {
 	case hardware.Severity == finding.Page && !v.Leak:
 		return finding.Broken, hardware.Text()
 	case first.Detail == "" && !v.Judged && !v.Muted && !m.Memory.Used.OK:
-		return finding.NotJudged, "The driver does not tell how much of it is used."
+		return finding.NotJudged, "Nothing tells how much of it is used."
+	case first.Alert == finding.Leak && !v.Judged && !v.Muted: // one of its processes does, and more is not known
+		return finding.Leaks, first.Detail
 	}
 	return finding.Word(v), cmp.Or(first.Detail, finding.Why(v))
 }

@@ -43,6 +43,7 @@ func TestReport(t *testing.T) {
 	warm := device(func(d *DeviceState) {
 		d.Status.Thermal.Temperatures, d.Status.Thermal.Thresholds = []gpu.Named[float64]{{Name: "gpu", V: 89}}, []gpu.Named[float64]{{Name: "slowdown", V: 90}, {Name: "memory_max", V: 80}}
 	})
+	alone := &DeviceState{Up: true, Findings: []FindingState{{Finding: finding.Finding{Who: finding.Who{Process: "train.py"}, Leaking: detector.Of(1)}}}}
 	reset := device(func(d *DeviceState) { d.Status.ECC.RecoveryAction = gpu.Some(1) })
 	leaks := device(func(d *DeviceState) {
 		d.Judgement.Device.Leak, d.Findings = true, []FindingState{{Finding: finding.Finding{Leaking: detector.Of(1)}}}
@@ -63,6 +64,7 @@ func TestReport(t *testing.T) {
 		"well":                   {of(well, well), note, "No leak found on 2 GPUs.", nil},
 		"one leaks":              {of(well, leaks, young), ticket, "GPU 0 leaks. The memory as a whole grows.", []finding.Severity{ticket}},
 		"one is lost, one leaks": {of(leaks, lost), page, "GPU 0 (T4) cannot be read. Reading it fails: GPU is lost. Its last sample is of ", []finding.Severity{page, ticket}},
+		"processes alone":        {of(alone), ticket, "GPU 0 leaks. train.py grows.", []finding.Severity{ticket}},
 		"a leak that is small":   {of(well, small), note, "GPU 0 leaks. The memory as a whole grows. It has not given back 1.00 MiB", []finding.Severity{note}},
 		"the driver hangs":       {&State{DriverReason: "call_does_not_return", Devices: []*DeviceState{well}}, page, "The driver does not answer (call_does_not_return).", []finding.Severity{page}},
 		"all lost, no driver":    {&State{DriverReason: "call_does_not_return", Devices: []*DeviceState{lost, lost}}, page, "The driver does not answer (call_does_not_return).", []finding.Severity{page, page, page}},
@@ -93,4 +95,6 @@ func TestReport(t *testing.T) {
 			t.Errorf("%s: %s: %s\n%+v\nwant %s: %s", name, r.Severity, text, r.Messages, c.severity, c.text)
 		}
 	}
+	word, why := (&Domain{&alone.MemoryState, alone}).Verdict(fixtureAt(0))
+	equal(t, word+": "+why, "leaks: train.py grows.", "the verdict on a GPU of which processes alone are known")
 }

@@ -61,10 +61,13 @@ func (l *loop) reconfigure() {
 // labelsOf returns the labels of a series of a memory.
 func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], m *memory) map[string]string {
 	labels := map[string]string{
-		"scope": m.Scope(), "gpu": l.info.IndexLabel(), "uuid": l.info.UUID, "name": l.info.Name,
+		"scope": m.Scope(), "gpu": l.info.IndexLabel(), "uuid": l.info.UUID, "name": l.info.Name, "gpu_instance": InstanceID(m.Instance),
 	}
-	if m.Instance.OK {
-		labels["gpu_instance"], labels["profile"] = InstanceID(m.Instance), m.Profile
+	if !m.IsLimit() {
+		labels["profile"] = m.Profile
+	}
+	for i, name := range l.sampler.cfg.Places {
+		labels[name] = l.info.Place[i]
 	}
 	who := m.Who
 	switch s.Kind {
@@ -73,11 +76,11 @@ func (l *loop) labelsOf(s *detector.Subject[gpu.ProcessID], m *memory) map[strin
 	case detector.KindMember:
 		who = finding.Of(l.processes.entry(processKey{s.Key, m.Instance}).owner)
 		labels["scope"], labels["pid"] = "process", strconv.FormatUint(uint64(s.Key.PID), 10)
-		labels["process"], labels["container"] = who.Process, who.Container
+		labels["process"] = who.Process
 	case detector.KindGroup:
 		labels["scope"], who = "workload", l.processes.whoIs(s.Group)
 	}
-	labels["namespace"], labels["pod"], labels["slurm_job"] = who.Namespace, who.Pod, who.SlurmJob
+	labels["namespace"], labels["pod"], labels["container"], labels["slurm_job"] = who.Namespace, who.Pod, who.Container, who.SlurmJob
 	for name, value := range labels {
 		labels[name] = LabelValue(name, value)
 	}

@@ -72,14 +72,18 @@ func TestRulesAreAskedByLabels(t *testing.T) {
 	whole.info.Name = "NVIDIA H200"
 	sliced := newGPU(1, func(second int) (gpu.Sample, error) {
 		p := owned(5, 1<<30, gpu.Owner{Process: "a"})
-		p.Instance = gpu.Some(uint32(3))
+		p.Instance, p.Limits = gpu.Some(uint32(3)), []gpu.Limit{{Bytes: 2 << 30}}
 		s, err := flat(1<<30, p)(second)
 		s.MIGEnabled = gpu.Some(true)
-		s.Instances = []gpu.Instance{{ID: 3, Profile: "1g.10gb", Memory: memoryOf(1 << 30), Owner: &gpu.Owner{Pod: "a"}}}
+		s.Instances = []gpu.Instance{{ID: 3, Profile: "1g.10gb", Memory: memoryOf(1 << 30), Owner: &gpu.Owner{Namespace: "ml", Pod: "a", Container: "main"}}}
+		if second > 20 {
+			s.Instances[0].Owner = nil
+		}
 		return s, err
 	})
+	sliced.info.Place[1] = "node7"
 	a := &asking{}
-	runSampler(t, &scriptSource{devices: []gpu.Device{whole, sliced}}, nil, func(s *Sampler, _ *lines) {
+	runSampler(t, &scriptSource{devices: []gpu.Device{whole, sliced}}, func(c *Config) { c.Places = []string{"instance", "node"} }, func(s *Sampler, _ *lines) {
 		after(5 * time.Second)
 		s.Configure(a.resolve)
 		if got := a.all(); len(got) > 0 {
@@ -95,10 +99,13 @@ func TestRulesAreAskedByLabels(t *testing.T) {
 			"gpu=0 name=NVIDIA H200 scope=gpu uuid=GPU-0",
 			"gpu=0 name=NVIDIA H200 scope=residual uuid=GPU-0",
 			"gpu=0 name=NVIDIA H200 scope=workload slurm_job=9 uuid=GPU-0",
-			"gpu=1 gpu_instance=3 pid=5 process=a profile=1g.10gb scope=process uuid=GPU-1",
-			"gpu=1 gpu_instance=3 profile=1g.10gb scope=mig uuid=GPU-1",
-			"gpu=1 gpu_instance=3 profile=1g.10gb scope=residual uuid=GPU-1",
-			"gpu=1 scope=gpu uuid=GPU-1",
+			"gpu=1 gpu_instance=3 node=node7 pid=5 process=a profile=1g.10gb scope=process uuid=GPU-1",
+			"container=main gpu=1 gpu_instance=3 namespace=ml node=node7 pod=a profile=1g.10gb scope=mig uuid=GPU-1",
+			"container=main gpu=1 gpu_instance=3 namespace=ml node=node7 pod=a profile=1g.10gb scope=residual uuid=GPU-1",
+			"gpu=1 gpu_instance=3 node=node7 pid=5 process=a scope=process uuid=GPU-1", // within its limit
+			"gpu=1 gpu_instance=3 node=node7 scope=workload uuid=GPU-1",
+			"gpu=1 gpu_instance=3 node=node7 scope=residual uuid=GPU-1",
+			"gpu=1 node=node7 scope=gpu uuid=GPU-1",
 		}
 		slices.Sort(want)
 		var named []string
@@ -108,15 +115,18 @@ func TestRulesAreAskedByLabels(t *testing.T) {
 		if slices.Sort(named); !slices.Equal(named, []string{"//9", "ml/train-0/"}) { // as their series
 			t.Errorf("workloads %q", named)
 		}
-		for d := range s.State().Devices[1].Domains() {
-			equal(t, d.Sample().Owner, finding.Who{Pod: "a"}, "whose the GPU instance is")
-		}
+		d := s.State().Devices[1]
+		equal(t, (&Domain{&d.Instances[0], d}).Sample().Owner, finding.Who{Namespace: "ml", Pod: "a", Container: "main"}, "whose the GPU instance is")
 		if got := a.all(); !slices.Equal(got, want) {
 			t.Errorf("asked for\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 		after(10 * time.Second)
 		if got := a.all(); len(got) > 0 {
 			t.Errorf("asked again although nothing has changed: %v", got)
+		}
+		after(10 * time.Second)
+		if got := a.all(); !slices.Contains(got, "gpu=1 gpu_instance=3 node=node7 profile=1g.10gb scope=mig uuid=GPU-1") {
+			t.Errorf("once the GPU instance is nobody's, asked for %q", got)
 		}
 	})
 }

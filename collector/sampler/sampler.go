@@ -286,7 +286,7 @@ func (s *Sampler) loopsOf(ctx context.Context, loops []*loop, devices []gpu.Devi
 			continue
 		}
 		l.retire(s.news(l.logger, level.Warn))
-		if !s.cfg.Fleet && l.retired.running() < rememberDevice {
+		if s.cfg.Places == nil && l.retired.running() < rememberDevice {
 			now = append(now, l)
 		}
 	}
@@ -299,7 +299,7 @@ func (s *Sampler) loopsOf(ctx context.Context, loops []*loop, devices []gpu.Devi
 
 // news returns the logger for a line about a GPU that has come or gone.
 func (s *Sampler) news(of log.Logger, as func(log.Logger) log.Logger) log.Logger {
-	if s.cfg.Fleet {
+	if s.cfg.Places != nil {
 		return level.Debug(of)
 	}
 	return as(of)
@@ -358,7 +358,7 @@ func (s *Sampler) loopOf(ctx context.Context, before *loop, d gpu.Device) *loop 
 func (s *Sampler) State() *State {
 	shared, host := s.shared.Load(), s.host.Load()
 	state := &State{
-		Time: time.Now(), DriverReason: shared.reason,
+		Time: time.Now(), DriverReason: shared.reason, Places: s.cfg.Places,
 		PCIDevices: host.pci, Calls: s.source.Calls().Snapshot(), DeviceHolders: host.holders, Unresolved: host.overdue,
 	}
 	if s.asking.running() > s.cfg.Timeout {

@@ -592,7 +592,8 @@ func TestGPUThatChangesItsIndex(t *testing.T) {
 	again := newGPU(1, sample(2<<30))
 	again.second = 165
 	source := &scriptSource{devices: []gpu.Device{a, b}}
-	runSampler(t, source, nil, func(s *Sampler, out *lines) {
+	rules := &asking{cfg: func(labels map[string]string, c *detector.Config) { c.Mute = labels["gpu"] == "0" }}
+	runSampler(t, source, func(c *Config) { c.Resolve = rules.resolve }, func(s *Sampler, out *lines) {
 		after(100 * time.Second)
 		before := s.State().Devices[1].Judgement
 		source.set(nil, moved)
@@ -602,9 +603,9 @@ func TestGPUThatChangesItsIndex(t *testing.T) {
 			t.Fatalf("after it moved: %+v", d)
 		}
 		now := d[1].Judgement
-		if now.Device.Windows[0].N <= before.Device.Windows[0].N || now.Resets != before.Resets || len(d[1].Processes) != 1 {
-			t.Errorf("%d samples after %d, resets %v, %d processes",
-				now.Device.Windows[0].N, before.Device.Windows[0].N, now.Resets, len(d[1].Processes))
+		if now.Device.Windows[0].N <= before.Device.Windows[0].N || now.Resets != before.Resets || len(d[1].Processes) != 1 || before.Device.Muted || !now.Device.Muted {
+			t.Errorf("%d samples after %d, resets %v, %d processes, muted %v",
+				now.Device.Windows[0].N, before.Device.Windows[0].N, now.Resets, len(d[1].Processes), now.Device.Muted)
 		}
 		release := make(chan struct{})
 		hang.Store(&release)

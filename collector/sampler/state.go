@@ -23,6 +23,7 @@ type State struct {
 	// DriverReason is why no GPU can be seen; see gpu.DriverError. It is "" while the driver answers, and ReasonStarting before
 	// its first answer.
 	DriverReason string
+	Places       []string       // as Config has them
 	Devices      []*DeviceState // the GPUs seen in the last 24 h, ordered by index and UUID
 	Awaited      int            // how many GPUs have no first sample yet
 	PCIDevices   gpu.Opt[int]   // NVIDIA's display controllers on the PCI bus; absent where it cannot be read

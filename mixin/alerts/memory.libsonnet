@@ -14,10 +14,13 @@
   local fillsWithin(within) = '%s < %d' % [lib.select('gpu_predicted_oom_seconds', ['evidence="filling"']), within],
   local state(name) = lib.last('gpu_memory_state', ['state="%s"' % name]) + ' == 1',
 
-  // of names the culprit and its owner; without a process it is a pod or job as a whole, or nobody that is known.
+  // of names a process and its owner.
   local of(otherwise) = '{{ or $labels.process "' + otherwise + '" }}{{ with $labels.pod }} (pod {{ $labels.namespace }}/{{ . }}){{ end }}' +
                         '{{ with $labels.slurm_job }} (Slurm job {{ . }}){{ end }}{{ with $labels.user }} (user {{ . }}){{ end }}',
-  local grows = of('What no single process holds') + ' grows.',
+  // whole does so, too, and names a pod or job where no process of it is to blame alone.
+  local whole(otherwise) = '{{ if or $labels.process (not (or $labels.pod $labels.slurm_job)) }}' + of(otherwise) +
+                           '{{ else }}{{ with $labels.pod }}Pod {{ $labels.namespace }}/{{ . }}{{ else }}Slurm job {{ $labels.slurm_job }}{{ end }}{{ end }}',
+  local grows = whole('What no single process holds') + ' grows.',
 
   local outOfMemory(severity, expr, todo) = alert(
     'GPUOutOfMemoryPredicted',
@@ -63,7 +66,7 @@
           'warning',
           state('nearly_full'),
           'The memory of ' + text.memory + ' is nearly full, though nothing leaks.',
-          [of('What is not known') + ' holds most of it.', 'A batch or request that is larger than usual does not fit.', 'Move a program elsewhere, or let one ask for less.'],
+          [whole('What is not known') + ' holds most of it.', 'A batch or request that is larger than usual does not fit.', 'Move a program elsewhere, or let one ask for less.'],
         ),
         alert(
           'GPUOutOfMemoryCrashLoop',

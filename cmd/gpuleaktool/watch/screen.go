@@ -186,7 +186,7 @@ func memories(d *verdicts.Data) (rows []row) {
 	}
 	for i := range d.Devices {
 		dev := &d.Devices[i]
-		name := "GPU " + plain(dev.Labels["gpu"])
+		name := sentence(dev.Title)
 		switch {
 		case !dev.Up:
 			r := rowOf(dev.Labels, 0, name, "-", finding.Unreadable, "-")

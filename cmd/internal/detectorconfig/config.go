@@ -46,7 +46,7 @@ func (c *Config) Groups() []Group { return c.groups }
 // Rules returns the number of rules in all groups.
 func (c *Config) Rules() int { return len(c.rules) }
 
-// For returns the configuration of the series with these labels, which are among labelNames. The rules apply in the order of
+// For returns the configuration of the series with these labels. The rules apply in the order of
 // the file: of several that match and give the same setting the last one wins.
 func (c *Config) For(labels map[string]string) detector.Config {
 	cfg := c.base

@@ -40,6 +40,8 @@ type Options struct {
 	// MinWindow is the shortest window that holds enough samples; 0 if that is not
 	// known.
 	MinWindow time.Duration
+	// Places are more labels that tell where in a fleet a GPU is.
+	Places []string
 }
 
 // SamplesPerWindow is how many samples a window must hold at least: fewer make no slope.

@@ -121,7 +121,7 @@ func (p *parser) match(r *rule, f field) {
 		if !ok {
 			continue
 		}
-		s, err := parseSelector(text)
+		s, err := parseSelector(text, p.options.Places)
 		if err != nil {
 			p.fail(n.Line, "match: %s: %s", text, err)
 			continue

@@ -23,31 +23,23 @@ type scope struct {
 }
 
 var (
-	gpuLabels      = []string{"gpu", "uuid", "name"}
+	// gpuLabels has those of a fleet, too: exporters of nodes and of a fleet may share a file.
+	gpuLabels      = []string{"gpu", "uuid", "name", "namespace", "pod", "container", "instance", "node", "Hostname"}
 	instanceLabels = slices.Concat(gpuLabels, []string{"gpu_instance", "profile"})
+	processLabels  = slices.Concat(instanceLabels, []string{"pid", "process", "slurm_job"})
 )
 
 var scopes = []scope{
 	{"gpu", gpuLabels},
 	{"mig", instanceLabels},
-	{"process", slices.Concat(instanceLabels, []string{"pid", "process", "namespace", "pod", "container", "slurm_job"})},
-	{"workload", slices.Concat(instanceLabels, []string{"namespace", "pod", "slurm_job"})},
+	{"process", processLabels},
+	{"workload", slices.Concat(instanceLabels, []string{"slurm_job"})},
 	{"residual", instanceLabels},
 }
 
 // labelNames are those by which rules can match: those that the series of the detector have in the metrics, the scope, name
 // (the model of the GPU), and profile (of the GPU instance).
-var labelNames = func() []string {
-	names := []string{scopeLabel}
-	for _, s := range scopes {
-		for _, l := range s.labels {
-			if !slices.Contains(names, l) {
-				names = append(names, l)
-			}
-		}
-	}
-	return names
-}()
+var labelNames = slices.Concat([]string{scopeLabel}, processLabels)
 
 // selectorSyntax is that of PromQL, without a metric's name. The library reads
 // more than that: values without quotes or in single ones, of which it makes
@@ -58,8 +50,8 @@ var selectorSyntax = func() *regexp.Regexp {
 }()
 
 // parseSelector reads label matchers in PromQL syntax. What can match no series is
-// an error.
-func parseSelector(text string) (selector, error) {
+// an error. places are more labels that any may have.
+func parseSelector(text string, places []string) (selector, error) {
 	if !selectorSyntax.MatchString(text) {
 		return nil, errors.New(`is not a list of label matchers such as {namespace="serving", process=~"vllm.*"}: braces around it, values in double quotes`)
 	}
@@ -69,22 +61,22 @@ func parseSelector(text string) (selector, error) {
 	}
 	s := selector(matchers)
 	for _, m := range s {
-		if !slices.Contains(labelNames, m.Name) {
+		if !slices.Contains(labelNames, m.Name) && !slices.Contains(places, m.Name) {
 			return nil, fmt.Errorf("matches no series: none has a label %s, only %s", m.Name, strings.Join(labelNames, ", "))
 		}
 	}
-	if !slices.ContainsFunc(scopes, func(sc scope) bool { return s.fits(&sc) }) {
+	if !slices.ContainsFunc(scopes, s.fits) {
 		return nil, errors.New("matches no series: no scope has all of these labels (the scopes are gpu, mig, process, workload, residual)")
 	}
 	return s, nil
 }
 
 // fits reports whether a series of a scope can have what all matchers match.
-func (s selector) fits(sc *scope) bool {
+func (s selector) fits(sc scope) bool {
 	return !slices.ContainsFunc(s, func(m *labels.Matcher) bool {
 		if m.Name == scopeLabel {
 			return !m.Matches(sc.name)
 		}
-		return !slices.Contains(sc.labels, m.Name) && !m.Matches("")
+		return slices.Contains(labelNames, m.Name) && !slices.Contains(sc.labels, m.Name) && !m.Matches("")
 	})
 }

@@ -44,7 +44,8 @@ type (
 	// Device is a GPU. Where it is not Up the rest is empty.
 	Device struct {
 		Labels       map[string]string `json:"labels"`
-		Name         string            `json:"name"`
+		Title        string            `json:"title"` // as texts have it
+		Name         string            `json:"name"`  // of the model
 		Up           bool              `json:"up"`
 		SampleTime   *time.Time        `json:"sample_time"`
 		Memory       Memory            `json:"memory"`

@@ -13,13 +13,14 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/sampler"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 // TestPageOfFleet has a page of 10,000 GPUs: short, and with those that matter.
 func TestPageOfFleet(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	s := &sampler.State{Time: now}
+	s := &sampler.State{Time: now, Places: []string{"zone", "node"}}
 	for i := range 10_000 {
 		d := &sampler.DeviceState{
 			Info: gpu.Info{Index: i % 8, UUID: fmt.Sprintf("GPU-%d", i), Place: [gpu.MaxPlaceLabels]string{"", fmt.Sprintf("node%d", i/8)}},
@@ -41,6 +42,9 @@ func TestPageOfFleet(t *testing.T) {
 	if v := h.view(s, "gpu-9000"); len(v.Cards) != 1 || v.Cards[0].GPU != "GPU 0 of node1125" || v.Cards[0].Verdict != "leaks" {
 		t.Errorf("the page of a GPU has %+v", v.Cards)
 	}
+	d := fromstate.Of(s).Devices[9_000]
+	testkit.Equal(t, d.Title, "GPU 0 of node1125", "the title in the JSON")
+	testkit.Equal(t, d.Labels, map[string]string{"gpu": "0", "uuid": "GPU-9000", "zone": "", "node": "node1125"}, "the labels in the JSON")
 	s.Devices, s.DriverReason = nil, fleet.ReasonDown
 	says(t, "without an answer", predict(s, ""), "The Prometheus of --source does not answer")
 }

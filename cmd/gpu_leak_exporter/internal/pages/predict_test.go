@@ -68,7 +68,7 @@ func TestPredictSays(t *testing.T) {
 			sampler.State{Devices: []*sampler.DeviceState{lost}}, "Simulated.", []string{"Simulated.", "of 11:57:00 UTC.", "As of 2026-03-01 11:57:00 UTC;"},
 		},
 		"a simulation that begins": {sampler.State{Awaited: 1}, "Simulated.", []string{"As of 2026-03-01 12:00:00 UTC;"}},
-		"no memory":                {sampler.State{Devices: []*sampler.DeviceState{device(unjudged)}}, "", []string{"The driver does not tell how much of it is used."}},
+		"no memory":                {sampler.State{Devices: []*sampler.DeviceState{device(unjudged)}}, "", []string{"Nothing tells how much of it is used."}},
 		"the host's memory": {
 			sampler.State{Devices: []*sampler.DeviceState{unified}},
 			"",

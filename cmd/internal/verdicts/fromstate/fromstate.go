@@ -71,24 +71,28 @@ func Of(s *sampler.State) verdicts.Data {
 		data.Incident = &verdicts.Incident{Time: last.Time, Text: last.Text}
 	}
 	for _, d := range s.Devices {
-		data.Devices = append(data.Devices, deviceOf(d, s.Time))
+		data.Devices = append(data.Devices, deviceOf(d, s))
 	}
 	return data
 }
 
-func deviceOf(d *sampler.DeviceState, now time.Time) verdicts.Device {
+func deviceOf(d *sampler.DeviceState, s *sampler.State) verdicts.Device {
 	device := func() map[string]string {
-		return map[string]string{"gpu": d.Info.IndexLabel(), "uuid": d.Info.UUID}
+		labels := map[string]string{"gpu": d.Info.IndexLabel(), "uuid": d.Info.UUID}
+		for i, name := range s.Places {
+			labels[name] = d.Info.Place[i]
+		}
+		return labels
 	}
 	j := verdicts.Device{
-		Labels: device(), Name: d.Info.Name, Up: d.Up, SampleTime: MomentOf(d.SampleTime),
+		Labels: device(), Title: d.Name(), Name: d.Info.Name, Up: d.Up, SampleTime: MomentOf(d.SampleTime),
 		Instances: []verdicts.Part{}, Limited: []verdicts.Part{}, Processes: []verdicts.Process{}, Workloads: []verdicts.Workload{}, Unreleased: []verdicts.Unreleased{},
 	}
 	if !d.Up {
 		return j // nothing else means anything
 	}
 	j.Memory, j.Unattributed = MemoryOf(d.Memory), Known(d.Unattributed)
-	addMemories(&j, d, now)
+	addMemories(&j, d, s.Time)
 	for i := range d.Processes {
 		p := &d.Processes[i]
 		j.Processes = append(j.Processes, processOf(device(), p))
