@@ -368,13 +368,13 @@ func TestCrashLoop(t *testing.T) {
 
 // TestLeakOfBefore has a leak with the first verdict, because a history was read: the waits are as old as the growth.
 func TestLeakOfBefore(t *testing.T) {
-	for minutes, want := range map[time.Duration]bool{29: false, 31: true} {
+	for before, want := range map[time.Duration]bool{LeakWait - time.Minute: false, LeakWait + time.Minute: true} {
 		for _, page := range []bool{false, true} {
 			s := foretold(detector.EvidenceLeak, 600, page, Part{Who: a, Verdict: grows(5, true)})
-			s.Judgement.Device.Since = start - minutes*time.Minute
+			s.Judgement.Device.Since = start - before
 			got := new(Memory).Judge(s)
 			if len(got) != 1 || got[0].LeakDue != want || got[0].OOMDue != (want || page) {
-				t.Errorf("after %d minutes, a page %t: %+v", minutes, page, got)
+				t.Errorf("after %s, a page %t: %+v", before, page, got)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -448,7 +449,7 @@ func TestGroupInAContainer(t *testing.T) {
 	}
 	equal(t, got, map[string]string{"ml/a/main": "14 of 18", "ml/a/main/system.slice/x.service": "4 of 5"}, "limits")
 	for i := range sample.Processes { // outside of Kubernetes
-		o := &gpu.Owner{ContainerID: strings.Repeat(fmt.Sprint(i), 64)}
+		o := &gpu.Owner{ContainerID: strings.Repeat(strconv.Itoa(i), 64)}
 		sample.Processes[i].Owner, sample.Processes[i].Limits = o, []gpu.Limit{{Source: gpu.LimitDmem, Of: "/docker/" + o.ContainerID, Bytes: 20 << 30}}
 	}
 	equal(t, len(offline(t).Judge(sample).Limited), len(sample.Processes), "limits of containers without a pod")
