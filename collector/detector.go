@@ -285,7 +285,7 @@ var findingMetrics = []metric{
 			e.maybe(value(f.Zombie), "zombie")
 			e.maybe(value(f.Unreleased), "unreleased")
 		}),
-	gauges("gpu_memory_state", "1 while the memory is nearly_full (95 % in use for 10 minutes, without a forecast, and not held on purpose), or in a crash_loop (processes ended three times in an hour while it was full)."+findingHelp,
+	gauges("gpu_memory_state", "1 while the memory is nearly_full (95 % in use for 10 minutes, without a forecast, and not held on purpose), or in a crash_loop (processes failed three times in an hour while it was full)."+findingHelp,
 		[]string{"state"}, func(f *sampler.FindingState, e *emitter) {
 			if f.NearlyFull {
 				e.emit(1, "nearly_full")

@@ -244,7 +244,7 @@ func (d *Domain[K]) observeDevice(f *Frame[K], o series.Sample, used stat.Bytes)
 	// A driver takes seconds to free the memory of a large process.
 	freeing := p.LeftAt > 0 && o.T-p.LeftAt < max(process.ReleaseGrace, 3*o.Interval) && used < d.used.Used
 	o.Used = used
-	p.Fullness.Unlisted = !f.Complete
+	p.Fullness.Unlisted = !f.Complete && len(f.Members) == 0
 	d.used.Observe(&o)
 	p.Fullness.Unlisted = false
 	if p.Heights.Note(o.T, float64(used), fullness(&o)) {

@@ -25,7 +25,6 @@ func TestCheckConfig(t *testing.T) {
 		stdout, stderr string
 	}{
 		{good, exitOK, checked(good), ""},
-		{"-", exitOK, checked(good), ""},
 		{good + " " + bad, exitWrong, checked(good) + "Checking " + bad + "\n", badErrors + "gpuleaktool: error: 1 file of 2 cannot be used\n"},
 		{
 			"/none.yml /none.yml", exitWrong, strings.Repeat("Checking /none.yml\n", 2),

@@ -30,7 +30,6 @@ func TestLeftOut(t *testing.T) {
 		{berlin + " " + messages, "gpuleaktool: " + berlin + ": left out 1 line, line 4: 2026/10/25 02:10:00.000 of GPU \"GPU-a\" is not after 2026/10/25 02:30:00.000, its row before: " +
 			"the clock was set back, as where daylight saving ends and --timezone is not given, two recordings overlap, or several GPUs are taken for one\ngpuleaktool: " + ofMessages, unjudged},
 		{"--timezone=Europe/Berlin " + berlin, "", unjudged},
-		{"--incidents testdata/leak.csv", "gpuleaktool: --incidents found none: no process ended in a full memory, or the history has no processes\n", exitLeak},
 		{nothing, "gpuleaktool: " + nothing + ": left out 1 line, line 2: the file ends inside it: \"2026/03/01 10:00\"\n" +
 			"gpuleaktool: error: " + nothing + ": holds no samples: let the recording run longer\n", exitWrong},
 	} {

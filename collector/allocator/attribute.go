@@ -29,7 +29,7 @@ func Attribute(of func(gpu.ProcessID) []Record, uuid string, s *gpu.Sample) {
 		}
 		p.Allocator = a
 		most := a.Limit.V + p.Used.V - min(a.Reserved.V, p.Used.V)
-		if a.Limit.V > 0 && a.Reserved.OK && p.Used.OK && total.OK && max(a.Limit.V, most) <= total.V { // else the GPU ends before
+		if a.Limit.V > 0 && a.Reserved.OK && p.Used.OK && max(a.Limit.V, most) <= total.V { // else the GPU ends before
 			p.Limits = append(slices.Clip(p.Limits), gpu.Limit{Source: gpu.LimitFramework, Bytes: most})
 		}
 	}

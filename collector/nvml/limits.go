@@ -38,7 +38,8 @@ func (r *reading) limits(group string) []gpu.Limit {
 	}
 	bus := r.device.info.PCIBusID
 	if most := readRegion(folder+"/dmem.max", bus); most.OK {
-		limits = append(limits, gpu.Limit{Source: gpu.LimitDmem, Of: group, Bytes: most.V, Charged: readRegion(folder+"/dmem.current", bus)})
+		charged := readRegion(folder+"/dmem.current", bus)
+		limits = append(limits, gpu.Limit{Source: gpu.LimitDmem, Of: group, Bytes: most.V, Charged: charged.If(charged.V > 0)})
 	}
 	limits = append(limits, r.limits(path.Dir(group))...)
 	r.device.processes.limits[group] = limits
@@ -58,7 +59,10 @@ func readRegion(file, bus string) gpu.Opt[uint64] {
 	}
 	for _, m := range region.FindAllStringSubmatch(string(text), -1) {
 		if strings.EqualFold(m[1], strings.TrimLeft(bus, "0")) && m[2] != "max" {
-			bytes, _ := strconv.ParseUint(m[2], 10, 64)
+			bytes, err := strconv.ParseUint(m[2], 10, 64)
+			if err != nil {
+				bytes = 0
+			}
 			return gpu.Some(bytes)
 		}
 	}

@@ -195,8 +195,6 @@ func newCSV(header string, log *Log) (*csvLog, error) {
 		return nil, &HeaderError{noHeader, header}
 	case !columns.tellMemory():
 		return nil, &HeaderError{"no column of used memory: record with " + record, header}
-	case c.untimed() && log.Start.IsZero() != (log.Interval <= 0):
-		return nil, errors.New("no timestamp column: --log.start and --log.interval must both be given")
 	case c.untimed() && (log.Start.IsZero() || log.Interval <= 0):
 		return nil, &HeaderError{"no timestamp column: record with " + record, header}
 	}

@@ -274,6 +274,8 @@ func TestLogErrors(t *testing.T) {
 		{name: "no header", text: good, want: "log:1: " + header},
 		{name: "another file", text: "hello\n", want: "log:1: " + header},
 		{name: "an archive", text: compress(t, "PK\x03\x04\x14\x00\n"), want: "log: is compressed, and not by gzip: unpack it first"},
+		{name: "of zstd", text: "\x28\xb5\x2f\xfd\x00", want: "log: is compressed, and not by gzip: unpack it first"},
+		{name: "of bzip2", text: "BZh1\x00", want: "log: is compressed, and not by gzip: unpack it first"},
 		{name: "of xz", text: "\xfd7zXZ\x00\x00\x04", want: "log: is compressed, and not by gzip: unpack it first"},
 		{name: "JSON", text: "{\"a\":1}\n", want: "log:1: " + header},
 		{name: "no timestamp", text: "uuid, memory.used [MiB]\nGPU-a, 10 MiB\n", want: "log:1: no timestamp column: record with nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1"},
@@ -308,8 +310,6 @@ func TestLogErrors(t *testing.T) {
 		{name: "fewer columns", log: columns("timestamp,used[B]"), text: "2026-03-01 10:00:00,5,6\n", want: "log:1: has 3 fields, but --columns names 2: name each one, those of no use -"},
 		{name: "more used than there is", log: columns("timestamp,used[B],total[B]"), text: "2026-03-01 10:00:00,6,5\n", want: "log:1: more is in use than there is: check which column is which, and the units"},
 		{name: "a header of other columns", log: columns("timestamp,used[B],total[B]"), text: "time,used,total\n2026-03-01 10:00:00,5,6\ntime,total,used\n", want: `log:3: a header of other columns: split the file there: "time,total,used"`},
-		{name: "a start without an interval", log: columns("used[B]"), text: "5\n", want: "log: no timestamp column: --log.start and --log.interval must both be given"},
-		{name: "an interval without a start", log: Log{Columns: columns("used[B]").Columns, Interval: 1}, text: "5\n", want: "log: no timestamp column: --log.start and --log.interval must both be given"},
 		{name: "points between thousands", text: "timestamp;memory.used [MiB]\n2026/03/01 10:00:00.000;24.500\n", want: `log:2: memory.used: amounts such as "24.500" are less than a GPU has. If the point sets thousands apart, take it out: awk -F';' -v OFS=';' '{for (i = 2; i <= NF; i++) gsub(/[.]/, "", $i)} 1'. If it stands before decimals, add one: sed -E 's/([.][0-9]{3})/\10/g'`},
 		{name: "or commas", text: "timestamp;memory.used [MiB]\n2026/03/01 10:00:00.000;24,500\n", want: `log:2: memory.used: amounts such as "24,500" are less`},
 	} {

@@ -47,7 +47,7 @@ func newLineReader(name string, in io.Reader, partial bool) (*lineReader, error)
 		}
 		l.in, l.gzip = bufio.NewReaderSize(z, 64<<10), true
 	}
-	if magic, _ := l.in.Peek(4); slices.Contains([]string{"PK\x03\x04", "\xfd7zX", "\x28\xb5\x2f\xfd", "BZh9"}, string(magic)) {
+	if magic, _ := l.in.Peek(3); slices.Contains([]string{"PK\x03", "\xfd7z", "\x28\xb5\x2f", "BZh"}, string(magic)) {
 		return nil, fmt.Errorf("%s: is compressed, and not by gzip: unpack it first", name)
 	}
 	if mark, _ := l.in.Peek(2); slices.Contains([]string{"\xef\xbb", "\xff\xfe", "\xfe\xff"}, string(mark)) {

@@ -35,10 +35,15 @@ type departed struct {
 	since     time.Time     // when its end was noticed
 }
 
+// exitCodes are those of containers by their IDs, as far as they are known.
+type exitCodes map[string]gpu.Opt[int32]
+
 // held is the incident of processes that have ended. If all of them ended well, it is none; else tell is called.
 type held struct {
 	*incident.Incident
-	tell func()
+	codes exitCodes // of their containers
+	since time.Time
+	tell  func()
 }
 
 // ends asks how the containers of ended processes have ended, and tells heights of those that ended well. Outside of Kubernetes nobody
@@ -82,7 +87,7 @@ func (e *ends) ask(ctx context.Context) {
 	e.mu.Lock()
 	waiting := slices.Clone(e.waiting)
 	e.mu.Unlock()
-	asked, codes, final := len(waiting), map[string]gpu.Opt[int32]{}, map[string]bool{}
+	asked, codes, final := len(waiting), exitCodes{}, map[string]bool{}
 	waiting = slices.DeleteFunc(waiting, func(l departed) bool {
 		switch age := time.Since(l.since); {
 		case ctx.Err() != nil || age >= askedUntil:
@@ -107,18 +112,20 @@ func (e *ends) ask(ctx context.Context) {
 func endedWell(code gpu.Opt[int32]) bool { return code.OK && (code.V == 0 || code.V == sigterm) }
 
 // settle notes exit codes in an incident. Once no other will come, it tells the incident and returns true. It needs e.mu.
-func (e *ends) settle(i held, codes map[string]gpu.Opt[int32]) bool {
-	well := i.Ended <= len(i.Processes) // or else some of them are not known
-	for k := range i.Processes {
-		p := &i.Processes[k]
-		if !p.Ended {
-			continue
-		}
-		p.ExitCode = cmp.Or(p.ExitCode, codes[p.ContainerID])
-		if !p.ExitCode.OK && slices.ContainsFunc(e.waiting, func(l departed) bool { return l.container == p.ContainerID }) {
+func (e *ends) settle(i held, codes exitCodes) bool {
+	well := true
+	for id, code := range i.codes {
+		code = cmp.Or(code, codes[id])
+		i.codes[id] = code
+		if !code.OK && time.Since(i.since) < askedUntil && slices.ContainsFunc(e.waiting, func(l departed) bool { return l.container == id }) {
 			return false
 		}
-		well = well && endedWell(p.ExitCode)
+		well = well && endedWell(code)
+	}
+	for k := range i.Processes {
+		if p := &i.Processes[k]; p.Ended {
+			p.ExitCode = i.codes[p.ContainerID]
+		}
 	}
 	if !well {
 		i.tell()

@@ -98,11 +98,14 @@ func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 // What a missing right hides is absent, and logged once. It is no failure.
 var errUnresolved = errors.New("they are not in procfs: the exporter needs the pid namespace of the host (hostPID: true, docker --pid=host) and its procfs at --path.procfs")
 
+// errUnusable is about a limit.
+var errUnusable = errors.New("one cannot be read, is 0, or is above the memory of the GPU")
+
 // logHidden logs what cannot be seen, and why. A process may be missing once: it is about to end. It reports whether a limit is
 // missing, which is a failure.
 func (s *Sampler) logHidden(now *host, c *complaints, unseen workload.Unseen) (failed bool) {
-	var hidden, closed, limit error
-	unresolved := 0
+	var hidden, closed, unusable error
+	unresolved, limit := 0, ""
 	for _, l := range s.shared.Load().loops {
 		if p := l.published.Load(); p != nil {
 			unresolved, limit = unresolved+p.unresolved, cmp.Or(limit, p.unusable)
@@ -121,7 +124,10 @@ func (s *Sampler) logHidden(now *host, c *complaints, unseen workload.Unseen) (f
 	if s.cfg.Allocators != nil {
 		c.about("cannot look for probes in all processes", s.cfg.Allocators.Problem())
 	}
-	return c.about("cannot read all limits on GPU memory", limit)
+	if limit != "" {
+		unusable = errUnusable
+	}
+	return c.about("cannot use all limits on GPU memory", unusable, "limit", limit)
 }
 
 // followJobs publishes the jobs of the mapping files again and again, if there are any.

@@ -26,21 +26,21 @@ func (l *loop) tell(i *incident.Incident, key MemoryKey, now *DeviceState, about
 	i.GPU, i.UUID, i.Memory, i.Capacity = l.info.IndexLabel(), l.info.UUID, of.Name(), of.Memory.Capacity()
 	i.Finding = l.findingOn(of, m)
 	to := cmp.Or(m.finding.Seen, of.Judgement.T) // nothing is found on the whole of a GPU in MIG mode
-	var ends []finding.End
+	codes := exitCodes{}
 	for _, key := range about {
 		if e := l.processes.entry(key); !e.listed {
+			i.Ended++
 			to = max(to, e.seen)
-			// The next life may begin in the very frame that misses it.
-			ends = append(ends, finding.End{Who: finding.Of(e.owner), Began: e.first, At: cmp.Or(e.seen, of.Judgement.T)})
+			codes[e.owner.ContainerID] = gpu.Opt[int32]{}
 		}
 	}
-	i.Ended = len(ends)
 	from := (to - incident.Span).Truncate(incident.Step)
 	i.Time, i.Start, i.Step = l.wall(to), l.wall(from), incident.Step.Seconds()
 	i.Course, i.Used = m.history.hour.course(from, to)
 	users := l.users(of, about)
 	i.Others = max(0, len(users)-incident.MaxProcesses)
 	i.Processes = []incident.Process{}
+	var ends []finding.End // the largest is the first one: it counts
 	for n, p := range users[:len(users)-i.Others] {
 		e := l.processes.entry(keyOf(&p.Process))
 		u := incident.Process{
@@ -50,6 +50,9 @@ func (l *loop) tell(i *incident.Incident, key MemoryKey, now *DeviceState, about
 		if n == 0 && i.Kind == incident.Refused {
 			u.Lines = e.refusal.Lines // not those of its growth
 		}
+		if u.Ended { // the next life may begin in the very frame that misses it
+			ends = append(ends, finding.End{Who: u.Who, Began: e.first, At: cmp.Or(e.seen, of.Judgement.T), Container: u.ContainerID})
+		}
 		u.Course, u.Used = e.history.hour.course(from, to)
 		i.Processes = append(i.Processes, u)
 	}
@@ -57,12 +60,25 @@ func (l *loop) tell(i *incident.Incident, key MemoryKey, now *DeviceState, about
 		l.sampler.cfg.Incidents.Add(i)
 		return
 	}
-	crashed := m.crashed
-	l.sampler.ends.hold(held{i, func() {
+	l.tellDeaths(i, codes, ends, about)
+}
+
+// tellDeaths keeps an incident of processes that have ended, and counts it for the crash loop of each memory that was full, once the exit
+// codes of their containers are known, unless they ended well.
+func (l *loop) tellDeaths(i *incident.Incident, codes exitCodes, ends []finding.End, about []processKey) {
+	var full []chan []finding.End
+	for _, m := range l.memories {
+		if slices.ContainsFunc(m.died, func(key processKey) bool { return slices.Contains(about, key) }) {
+			full = append(full, m.crashed)
+		}
+	}
+	l.sampler.ends.hold(held{i, codes, time.Now(), func() {
 		l.sampler.cfg.Incidents.Add(i)
-		select {
-		case crashed <- ends:
-		default: // enough are known
+		for _, crashed := range full {
+			select {
+			case crashed <- slices.DeleteFunc(slices.Clone(ends), func(e finding.End) bool { return endedWell(codes[e.Container]) }):
+			default: // enough are known
+			}
 		}
 	}})
 }

@@ -164,7 +164,7 @@ func TestGoodEnd(t *testing.T) {
 		"badly, not yet":              {[]string{"c1"}, []end{unknown, unknown, badly}, 6 * time.Second, 0},
 		"badly, later":                {[]string{"c1"}, []end{unknown, unknown, badly}, 12 * time.Second, 1},
 		"one well, the other unknown": {[]string{"c1", ""}, []end{well}, 6 * time.Second, 1},
-		"one of nine badly":           {[]string{"c1", "c1", "c1", "c1", "c1", "c1", "c1", "c1", "c1"}, []end{well}, 6 * time.Second, 1}, // eight are told of
+		"nine well":                   {[]string{"c1", "c1", "c1", "c1", "c1", "c1", "c1", "c1", "c1"}, []end{well}, 6 * time.Second, 0}, // eight are told of
 		"unknown":                     {[]string{"c1"}, []end{unknown}, 70 * time.Second, 1},
 		"in no container":             {[]string{""}, []end{well}, 6 * time.Second, 1},
 	} {
@@ -201,30 +201,80 @@ func TestGoodEnd(t *testing.T) {
 }
 
 // TestJobsThatEndWell has jobs fill the memory of a GPU, or their limit, one after the other: they are a crash loop unless they end well.
+// One that ends well with them is not to blame.
 func TestJobsThatEndWell(t *testing.T) {
-	for _, limit := range []uint64{0, 68 << 30} {
-		for answer, want := range map[end]bool{well: false, badly: true} {
-			o, _ := containerEnds(unknown, answer)
+	for name, c := range map[string]struct {
+		container string // of the job
+		answer    end
+		limit     uint64
+		crowded   bool // the GPU is full in every second life, too
+		loop      bool
+	}{
+		"well":                            {"c1", well, 0, false, false},
+		"badly":                           {"c1", badly, 0, false, true},
+		"unknown, and another one well":   {"", well, 0, false, true},
+		"well at a limit":                 {"c1", well, 68 << 30, false, false},
+		"badly at a limit":                {"c1", badly, 68 << 30, false, true},
+		"badly at a limit of a full node": {"c1", badly, 68 << 30, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, _ := containerEnds(unknown, c.answer)
+			o.owner = nil
 			d := newGPU(0, func(second int) (gpu.Sample, error) {
 				s, err := looping(second)
 				job := &s.Processes[len(s.Processes)-1]
-				if job.Owner = (&gpu.Owner{Process: "train.py", ContainerID: "c1"}); limit > 0 && job.ID.PID != 2 {
+				if c.limit > 0 {
 					s.Memory.Total = gpu.Some(uint64(160 << 30))
-					job.Limits = []gpu.Limit{{Source: gpu.LimitDmem, Of: "/c1", Bytes: limit}}
 				}
+				if c.crowded && second/1000%2 == 1 {
+					s.Memory.Used.V += 80 << 30
+				}
+				if job.ID.PID == 2 { // the job is over
+					return s, err
+				}
+				job.Owner = &gpu.Owner{Process: "train.py", ContainerID: c.container}
+				if c.limit > 0 {
+					job.Limits = []gpu.Limit{{Source: gpu.LimitDmem, Of: "/c1", Bytes: c.limit}}
+				}
+				other := process(job.ID.PID-90, 1<<20)
+				other.Started, other.Owner = job.Started, &gpu.Owner{Process: "eval.py", ContainerID: "c1"}
+				s.Processes = slices.Insert(s.Processes, 0, other)
 				return s, err
 			})
 			runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, _ *lines) {
-				after(4080 * time.Second)
+				after(3080 * time.Second)
 				list := s.State().Devices[0].Findings
 				i := slices.IndexFunc(list, func(f FindingState) bool { return f.CrashLoop })
-				equal(t, i >= 0, want, "a crash loop of jobs that end %d, at a limit of %d", answer, limit)
+				equal(t, i >= 0, c.loop, "a crash loop")
 				if i >= 0 {
-					equal(t, list[i].IsLimit(), limit > 0, "is it of the limit")
+					equal(t, list[i].Process, "train.py", "the program")
+					equal(t, list[i].IsLimit(), c.limit > 0, "is it of the limit")
 				}
 			})
-		}
+		})
 	}
+}
+
+// TestSupervisedCrashLoop has a supervisor start a program in its container again and again, each time within the minute for which an end
+// may stay unknown.
+func TestSupervisedCrashLoop(t *testing.T) {
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		life, age := second/55, uint64(second%55)
+		p := process(uint32(100+life), (age+1)*77<<30/50)
+		p.Owner, p.Started = &gpu.Owner{Process: "serve.py", ContainerID: "c1"}, gpu.Some(scriptStart+time.Duration(life*55)*time.Second)
+		if age >= 50 {
+			return flat(1 << 30)(second)
+		}
+		return flat(p.Used.V+1<<30, p)(second)
+	})
+	o, _ := containerEnds(unknown)
+	o.owner = nil
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = o }, func(s *Sampler, _ *lines) {
+		after(10 * time.Minute)
+		if list := s.State().Devices[0].Findings; len(list) != 1 || !list[0].CrashLoop || len(incidentsOf(s)) < 8 {
+			t.Errorf("%d incidents, findings %+v", len(incidentsOf(s)), list)
+		}
+	})
 }
 
 // TestSeveralDie has three processes die at once, one of which is too young for series: the largest comes first.

@@ -196,7 +196,7 @@ func (l *loop) ended(x *detector.Exit[gpu.ProcessID], d *Domain) {
 	}
 	if x.NearCapacity {
 		m := l.memories[d.MemoryKey]
-		m.died, m.diedAt = append(m.died, key), e.seen
+		m.died, m.diedAt = append(m.died, key), cmp.Or(e.seen, m.domain.Judgement().T)
 	}
 	if e.seen > 0 {
 		l.sampler.ends.add(finding.RunsOn(e.owner, l.info.Name, d.Profile), e.owner.ContainerID, e.seen)

@@ -167,8 +167,8 @@ func TestUnusableLimits(t *testing.T) {
 	})
 	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = &owners{} }, func(s *Sampler, out *lines) {
 		for text, then := range map[string]gpu.Limit{
-			"that of a process (mps)":     {Source: gpu.LimitMPS, Bytes: 1 << 60},
-			"that of /pods/a/main (dmem)": {Source: gpu.LimitDmem, Of: "/pods/a/main"},
+			"mps of a process":     {Source: gpu.LimitMPS, Bytes: 1 << 60},
+			"dmem of /pods/a/main": {Source: gpu.LimitDmem, Of: "/pods/a/main"},
 		} {
 			now.Store(&usable)
 			after(5 * time.Minute)
@@ -177,12 +177,14 @@ func TestUnusableLimits(t *testing.T) {
 			}
 			now.Store(&then)
 			after(5 * time.Minute)
+			now.Store(&gpu.Limit{Source: gpu.LimitHAMi, Of: "another"}) // is the same trouble
+			after(5 * time.Minute)
 			got := s.State()
 			if n := len(got.Devices[0].Limited); n != 0 || out.count(text) != 1 || works(got, "workload") || len(got.Devices[0].Processes) != 2 {
 				t.Errorf("%s: %d limits, said %d times", text, n, out.count(text))
 			}
 		}
-		if out.count(fmt.Sprintf("msg=%q", "cannot read all limits on GPU memory")) != 2 {
+		if out.count(fmt.Sprintf("msg=%q", "cannot use all limits on GPU memory")) != 2 {
 			t.Error("not both troubles are said")
 		}
 	})

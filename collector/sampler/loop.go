@@ -256,14 +256,11 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.last = state
 }
 
-// logBlind logs once that its processes alone are judged, because nothing tells the used memory of the GPU, and once that this is over.
+// logBlind logs once that its processes alone are judged, because nothing tells the used memory of the GPU.
 func (l *loop) logBlind(sample *gpu.Sample) {
 	blind := !sample.Memory.Used.OK && l.sampler.cfg.Places == nil // there is no driver to tell it
-	switch {
-	case blind && !l.blind:
+	if blind && !l.blind {
 		level.Warn(l.logger).Log("msg", "nothing tells how much of the GPU's memory is used: only its processes are judged", "name", l.info.Name)
-	case !blind && l.blind:
-		level.Info(l.logger).Log("msg", "it is told again how much of the GPU's memory is used")
 	}
 	l.blind = blind
 }

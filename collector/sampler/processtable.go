@@ -6,7 +6,6 @@ package sampler
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -39,8 +38,8 @@ type processTable struct {
 	entries map[processKey]*processEntry
 	begun   bool // a sample has been noted
 	renamed bool // the owner of a process has changed with the last sample
-	// unusable says why a limit of the last sample bounds nothing; nil if all do.
-	unusable error
+	// unusable names a limit of the last sample that bounds nothing; "" if all do.
+	unusable string
 	rank     []*processEntry // scratch
 }
 
@@ -86,7 +85,7 @@ func keyOf(p *gpu.Process) processKey { return processKey{p.ID, p.Instance} }
 
 // note fills in the owners of the sample's processes, and the limits of these. It returns how many could not be looked up.
 func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
-	t.renamed, t.unusable = false, nil
+	t.renamed, t.unusable = false, ""
 	ctx, cancel := context.WithTimeout(context.Background(), ownersWithin)
 	defer cancel()
 	for i := range sample.Processes {
@@ -127,7 +126,7 @@ func (t *processTable) limit(o *gpu.Owner, p *gpu.Process, m gpu.Memory) {
 	p.Limits = nil
 	for _, l := range all {
 		if l.Bytes == 0 || m.Total.OK && l.Bytes > m.Total.V {
-			t.unusable = fmt.Errorf("that of %s (%s) cannot be read, is 0, or is above the memory of the GPU", cmp.Or(l.Of, "a process"), l.Source)
+			t.unusable = l.Source + " of " + cmp.Or(l.Of, "a process")
 			continue
 		}
 		// The next run of a container has another ID, and the same limits. A group without an ID may be that of a whole pod.

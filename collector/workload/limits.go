@@ -77,7 +77,7 @@ func environment(ctx context.Context, socket, containerID string) (string, error
 		}
 	}
 	answer, err := statusOf(ctx, socket, containerID)
-	if code := status.Code(err); err != nil && !slices.Contains([]codes.Code{codes.NotFound, codes.Unimplemented, codes.PermissionDenied}, code) {
+	if code := status.Code(err); err != nil && !slices.Contains([]codes.Code{codes.NotFound, codes.PermissionDenied}, code) {
 		return "", fmt.Errorf("ask the runtime at %s for the limits of a container: %w", socket, err)
 	}
 	if json.Unmarshal([]byte(answer.GetInfo()["info"]), &spec) != nil { // that of containerd and of CRI-O

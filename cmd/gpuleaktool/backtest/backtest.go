@@ -116,9 +116,6 @@ func (b *backtest) run(ctx context.Context, stdout, stderr io.Writer) (err error
 	if err != nil {
 		return err
 	}
-	if b.incidents && len(judged.incidents) == 0 {
-		fmt.Fprintf(stderr, "%s: --incidents found none: no process ended in a full memory, or the history has no processes\n", command.Program)
-	}
 	distinguish(judged.results)
 	if err := b.write(stdout, judged); err != nil {
 		return err

@@ -5,11 +5,9 @@
 package check
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -42,7 +40,6 @@ func Add(app *kingpin.Application, commands command.Commands) {
 func checkFiles(files []string, options detectorconfig.Options, stdout, stderr io.Writer) error {
 	failed := 0
 	for _, file := range files {
-		file = cmp.Or(file, os.Stdin.Name()) // kingpin hands - over as an empty name
 		fmt.Fprintf(stdout, "Checking %s\n", file)
 		c, err := detectorconfig.Load(file, options)
 		if err != nil {

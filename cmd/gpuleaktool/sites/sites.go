@@ -30,8 +30,7 @@ import (
 )
 
 const (
-	// probePatience is how long a page is looked for: twice. A probe writes every five seconds. A process that has not begun
-	// to answer for that long after its time does not answer.
+	// probePatience is how long a page is looked for: twice. A probe writes every five seconds.
 	probePatience = allocator.FindInterval + 5*time.Second
 	// sitesInterval is how often the answer is looked at.
 	sitesInterval = 100 * time.Millisecond
@@ -74,7 +73,7 @@ func (s *sitesCommand) run(ctx context.Context, stdout, stderr io.Writer) error 
 // errNoProbe says what to do where nobody answers.
 var errNoProbe = errors.New("it has no probe (see probe/README.md), or uses no GPU yet")
 
-var errNoAnswer = errors.New("it has a page and does not answer: another program than our probe writes it (see probe/README.md), or somebody else has asked first")
+var errEnded = errors.New("it has ended")
 
 // ask has the process tell by itself.
 func (s *sitesCommand) ask(ctx context.Context, stderr io.Writer) (*allocator.Sites, error) {
@@ -96,8 +95,7 @@ func (s *sitesCommand) ask(ctx context.Context, stderr io.Writer) (*allocator.Si
 		stop()
 		<-done
 	}()
-	fmt.Fprintf(stderr, "%s: looks for the probe of process %d, for %s at most, and has it record where it allocates for %s\n",
-		command.Program, s.pid, humanize.Duration(probePatience), humanize.Duration(s.over))
+	fmt.Fprintf(stderr, "%s: looks for the probe of process %d, which will record where it allocates for %s\n", command.Program, s.pid, humanize.Duration(s.over))
 	err = until(ctx, probePatience, func() bool { return reader.Of(id) != nil || reader.Problem() != nil })
 	if err := cmp.Or(reader.Problem(), err); err != nil {
 		return nil, err
@@ -107,14 +105,13 @@ func (s *sitesCommand) ask(ctx context.Context, stderr io.Writer) (*allocator.Si
 	err = until(ctx, s.over+time.Hour, func() bool {
 		reader.Of(id) // or it is forgotten
 		sites = reader.Sites(id)
-		return sites == nil || sites.State == allocator.SitesDone || sites.State == allocator.SitesRefused ||
-			sites.State == allocator.SitesAsked && time.Since(sites.Asked) > s.over+probePatience
+		return sites == nil || sites.State == allocator.SitesDone || sites.State == allocator.SitesRefused
 	})
 	switch {
 	case err != nil:
 		return nil, err
-	case sites == nil || sites.State == allocator.SitesAsked:
-		return nil, errNoAnswer
+	case sites == nil:
+		return nil, errEnded
 	case sites.State == allocator.SitesRefused:
 		return nil, errors.New(sites.Reason)
 	}
@@ -133,7 +130,7 @@ func (s *sitesCommand) process() (gpu.ProcessID, error) {
 	}
 	stat, err := p.Stat()
 	if err != nil {
-		return gpu.ProcessID{}, fmt.Errorf("it has ended: %w", err)
+		return gpu.ProcessID{}, errors.Join(errEnded, err)
 	}
 	return gpu.ProcessID{PID: uint32(s.pid), Start: stat.Starttime}, nil
 }

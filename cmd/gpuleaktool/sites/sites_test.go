@@ -7,17 +7,13 @@ package sites
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
-	"hash/crc32"
 	"io"
 	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
@@ -69,7 +65,7 @@ func TestWriteSitesJSON(t *testing.T) {
 	testkit.Equal(t, b.String(), want, "page")
 }
 
-// TestSitesOfNothing asks processes that cannot tell. The last one has a page, as of probe/example.c, and never answers.
+// TestSitesOfNothing asks processes that cannot tell.
 func TestSitesOfNothing(t *testing.T) {
 	for _, c := range []struct {
 		pid    int
@@ -79,12 +75,8 @@ func TestSitesOfNothing(t *testing.T) {
 		{os.Getpid(), "/proc", errNoProbe},
 		{1 << 22, "/proc", errors.New("process 4194304: there is none of that number")},
 		{1, t.TempDir() + "/none", errors.New("--path.procfs=")},
-		{os.Getpid(), "/proc", errNoAnswer},
 	} {
 		s := &sitesCommand{pid: c.pid, over: 10 * time.Second, procFS: c.procFS}
-		if errors.Is(c.want, errNoAnswer) {
-			page(t, s)
-		}
 		synctest.Test(t, func(t *testing.T) {
 			var stderr bytes.Buffer
 			began := time.Now()
@@ -97,23 +89,4 @@ func TestSitesOfNothing(t *testing.T) {
 			}
 		})
 	}
-}
-
-// page makes a page of this process that nobody writes any more.
-func page(t *testing.T, s *sitesCommand) {
-	t.Helper()
-	id, err := s.process()
-	testkit.Must(t, err)
-	b, le := make([]byte, 4096), binary.LittleEndian
-	copy(b, "GPULEAK\x00\x01\x00\xc0")
-	le.PutUint64(b[16:], 1)
-	le.PutUint64(b[24:], id.Start)
-	le.PutUint32(b[32:], 1)
-	copy(b[64+48:], "mypool")
-	le.PutUint32(b[12:], crc32.ChecksumIEEE(b[16:4032]))
-	fd, err := unix.MemfdCreate("gpu_leak_probe", unix.MFD_CLOEXEC)
-	testkit.Must(t, err)
-	t.Cleanup(func() { _ = unix.Close(fd) })
-	_, err = unix.Pwrite(fd, b, 0)
-	testkit.Must(t, err)
 }

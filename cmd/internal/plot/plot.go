@@ -35,7 +35,7 @@ const Style template.CSS = `
 svg.plot { display: block; width: 100%; overflow: visible; }
 .plot text { fill: var(--dim); font-size: 12px; font-variant-numeric: tabular-nums; }
 .plot svg * { vector-effect: non-scaling-stroke; }
-.plot text.full, .plot text.alarm, .plot text.ended { paint-order: stroke; stroke: var(--halo, var(--bg)); stroke-width: 5px; stroke-linejoin: round; }
+.plot text.full, .plot text.alarm { paint-order: stroke; stroke: var(--halo, var(--bg)); stroke-width: 5px; stroke-linejoin: round; }
 .plot .grid { stroke: var(--line); stroke-width: 1; }
 .plot .used { fill: var(--used); stroke: var(--used); stroke-width: 1.2; stroke-linejoin: round; }
 .plot .last { fill: var(--fg); stroke: var(--bg); stroke-width: 1.5; }
@@ -53,7 +53,6 @@ svg.plot { display: block; width: 100%; overflow: visible; }
 .plot line.alarm { stroke: var(--bad); stroke-width: 1.4; }
 .plot line.alarm.end { stroke-dasharray: 3 3; }
 .plot text.alarm { fill: var(--bad); font-weight: 600; }
-.plot text.ended { fill: var(--bad); font-size: 15px; font-weight: 700; }
 @media (max-width: 46rem) { .plot .wide { display: none; } }
 `
 
@@ -117,8 +116,7 @@ type Plot struct {
 	Fit      []Point // the line through the troughs, as it was at the first alarm
 	Forecast *Forecast
 	Alarms   []Span
-	Alarm    string          // what the begin of one is called
-	Ends     []time.Duration // of processes
+	Alarm    string // what the begin of one is called
 }
 
 // canvas turns times and amounts into places, and collects the elements.
@@ -360,7 +358,7 @@ func (f *Forecast) doubt() string {
 	return ""
 }
 
-// marks draws when leaks were told and taken back, and where processes ended.
+// marks draws when leaks were told and taken back.
 func (c *canvas) marks() {
 	last := math.Inf(-1)
 	mark := func(t time.Duration, class, text string) {
@@ -385,9 +383,6 @@ func (c *canvas) marks() {
 		if !s.Open {
 			mark(s.To, "alarm end", "cleared")
 		}
-	}
-	for _, t := range c.Ends {
-		fmt.Fprintf(&c.b, `<text class="ended" x="%s" y="%g" text-anchor="middle">×</text>`, percent(c.x(t)), c.bottom()-3)
 	}
 }
 

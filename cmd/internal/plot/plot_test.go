@@ -86,7 +86,7 @@ func TestSVG(t *testing.T) {
 		"no leak":  {From: begin, To: end, Used: &used},
 		"far away": {From: begin, To: end, Used: &used, Capacity: 1024 * gib, Title: `<"&>`},
 		"leak": {
-			ID: "a", Alarm: "leak", Title: `<"&>`, Description: "<in words>", Ends: []time.Duration{at, end},
+			ID: "a", Alarm: "leak", Title: `<"&>`, Description: "<in words>",
 			From: begin, To: end, Used: &used, Capacity: 40 * gib, Alarms: []Span{{From: at, To: at + 2*time.Hour}, {From: at + 121*time.Minute, To: end, Open: true}},
 			Troughs: []Point{{begin, 10 * gib}, {end, 30 * gib}}, Fit: []Point{{begin, 9 * gib}, {at, 16 * gib}},
 			Forecast: &Forecast{From: Point{at, 22 * gib}, At: at + 5*time.Hour, Lower: at + 4*time.Hour, Upper: at + 6*time.Hour},
@@ -119,7 +119,7 @@ func TestSVG(t *testing.T) {
 		})
 	}
 	text := string(plots["leak"].SVG())
-	for _, want := range []string{"leak 03:00", "cleared 05:00", `text-anchor="end">40.0 GiB<`, "full 08:00", `class="band"`, `class="ended"`, `<title id="a-t">&lt;&#34;&amp;&gt;</title><desc id="a-d">&lt;in words&gt;</desc>`, `class="fit"`, `class="forecast"`, `class="trough"`, "Mar 1<"} {
+	for _, want := range []string{"leak 03:00", "cleared 05:00", `text-anchor="end">40.0 GiB<`, "full 08:00", `class="band"`, `<title id="a-t">&lt;&#34;&amp;&gt;</title><desc id="a-d">&lt;in words&gt;</desc>`, `class="fit"`, `class="forecast"`, `class="trough"`, "Mar 1<"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)
 		}

@@ -44,7 +44,7 @@ func (v *incidentsView) Plot(i *incident.Incident) template.HTML {
 	to := sinceEpoch(i.Time)
 	p := &plot.Plot{
 		ID: "plot-" + i.ID, Title: "Memory used before the incident", Description: i.Text, Location: v.Location, Height: memoryHeight,
-		From: to - incident.Span, To: to, Used: &plot.Envelope{}, Capacity: float64(i.Capacity.V), Ends: []time.Duration{to},
+		From: to - incident.Span, To: to, Used: &plot.Envelope{}, Capacity: float64(i.Capacity.V),
 	}
 	for n, used := range i.Course {
 		if used.OK {
