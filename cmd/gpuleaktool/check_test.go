@@ -18,7 +18,7 @@ func TestCheckConfig(t *testing.T) {
 		return "Checking " + path + "\n  a: 1 rule\n  b: 0 rules\n  SUCCESS: 2 groups, 1 rule\n"
 	}
 	badErrors := "  FAILED:\n    " + bad + ":4: the rule has no match: for all series write match: ['{}']\n    " + bad +
-		":5: match: {job=\"a\"}: matches no series: none has a label job, only scope, gpu, uuid, name, namespace, pod, container, instance, node, Hostname, gpu_instance, profile, pid, process, slurm_job\n"
+		":5: match: {job=\"a\"}: matches no series: none has a label job, only scope, gpu, uuid, name, namespace, pod, container, instance, node, Hostname, gpu_instance, profile, pid, process, slurm_job; a fleet those of its --source.config, too\n"
 	for _, tt := range []struct {
 		args           string
 		code           int

@@ -62,7 +62,7 @@ func parseSelector(text string, places []string) (selector, error) {
 	s := selector(matchers)
 	for _, m := range s {
 		if !slices.Contains(labelNames, m.Name) && !slices.Contains(places, m.Name) {
-			return nil, fmt.Errorf("matches no series: none has a label %s, only %s", m.Name, strings.Join(labelNames, ", "))
+			return nil, fmt.Errorf("matches no series: none has a label %s, only %s; a fleet those of its --source.config, too", m.Name, strings.Join(labelNames, ", "))
 		}
 	}
 	if !slices.ContainsFunc(scopes, s.fits) {
