@@ -110,8 +110,10 @@ func (s *Store) Save() {
 	}
 	var err error
 	for _, i := range list {
-		text, _ := json.Marshal(i) // nothing in it has no JSON
-		failed := file.Write(filepath.Join(s.dir, prefix+i.ID+suffix), text)
+		text, failed := json.Marshal(i)
+		if failed == nil {
+			failed = file.Write(filepath.Join(s.dir, prefix+i.ID+suffix), text)
+		}
 		i.saved.Store(failed == nil)
 		err = cmp.Or(err, failed)
 	}

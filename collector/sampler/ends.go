@@ -113,14 +113,15 @@ func endedWell(code gpu.Opt[int32]) bool { return code.OK && (code.V == 0 || cod
 
 // settle notes exit codes in an incident. Once no other will come, it tells the incident and returns true. It needs e.mu.
 func (e *ends) settle(i held, codes exitCodes) bool {
-	well := true
-	for id, code := range i.codes {
+	well, asked := true, false
+	for id, code := range i.codes { // each is kept now: nobody asks again for one that is known
 		code = cmp.Or(code, codes[id])
 		i.codes[id] = code
-		if !code.OK && time.Since(i.since) < askedUntil && slices.ContainsFunc(e.waiting, func(l departed) bool { return l.container == id }) {
-			return false
-		}
 		well = well && endedWell(code)
+		asked = asked || !code.OK && slices.ContainsFunc(e.waiting, func(l departed) bool { return l.container == id })
+	}
+	if asked && time.Since(i.since) < askedUntil {
+		return false
 	}
 	for k := range i.Processes {
 		if p := &i.Processes[k]; p.Ended {

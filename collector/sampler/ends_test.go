@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -151,6 +152,19 @@ func TestEndsAreBounded(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(1000, func() { e.add(1, "c1", 1) }); n > 0 {
 		t.Errorf("%g allocations", n)
+	}
+}
+
+// TestExitCodesComeOneByOne has two containers end well, of which one tells so later: what is known of the other is kept meanwhile.
+func TestExitCodesComeOneByOne(t *testing.T) {
+	for range 20 { // the order of a map is another one each time
+		told := false
+		i := held{&incident.Incident{}, exitCodes{"a": {}, "b": {}}, time.Now(), func() { told = true }}
+		e := &ends{waiting: []departed{{container: "b"}}}
+		equal(t, e.settle(i, exitCodes{"a": gpu.Some(int32(0))}), false, "settled before b is known")
+		e.waiting = nil
+		equal(t, e.settle(i, exitCodes{"b": gpu.Some(int32(sigterm))}), true, "settled")
+		equal(t, told, false, "an incident of ends that were well")
 	}
 }
 
