@@ -23,8 +23,8 @@ var nothing = gpu.Some(uint64(0))
 // limits returns the memories of limits. A limit has one while a process is within it, and until nothing of it is told any more.
 func (l *loop) limits(sample *gpu.Sample) (list []MemoryState) {
 	for i := range sample.Processes {
-		for k := range sample.Processes[i].Limits {
-			l.bound(&sample.Processes[i], &sample.Processes[i].Limits[k])
+		for _, limit := range sample.Processes[i].Limits {
+			l.bound(sample, &sample.Processes[i], limit.Of)
 		}
 	}
 	for key, m := range l.memories {
@@ -33,49 +33,33 @@ func (l *loop) limits(sample *gpu.Sample) (list []MemoryState) {
 		}
 	}
 	slices.SortFunc(list, func(a, b MemoryState) int { // a control group before those in it
-		return cmp.Or(cmp.Compare(a.Instance.V, b.Instance.V), cmp.Compare(a.Of, b.Of), cmp.Compare(a.ID.PID, b.ID.PID))
+		return cmp.Or(cmp.Compare(a.Instance.V, b.Instance.V), cmp.Compare(a.Of, b.Of))
 	})
 	return list
 }
 
 // bound gives a limit of a process a memory. That on a process alone takes the one of an ended process with the same labels, of which
 // it is the next life.
-func (l *loop) bound(p *gpu.Process, limit *gpu.Limit) {
-	key := keyIn(p, limit)
-	if l.memories[key] != nil {
+func (l *loop) bound(sample *gpu.Sample, p *gpu.Process, of string) {
+	key := MemoryKey{p.Instance, of}
+	if l.memories[key] != nil || len(l.memories) > mostLimited {
 		return
 	}
-	var last *memory
-	for _, m := range l.memories {
-		ended := m.ID != gpu.ProcessID{} && !l.processes.entry(processKey{m.ID, m.Instance}).listed
-		if ended && limit.Of == "" && m.Instance == p.Instance && m.Who == finding.Of(p.Owner) && (last == nil || m.ID.PID > last.ID.PID) {
-			last = m
+	m := l.newMemory(MemoryState{MemoryKey: key, Profile: finding.LimitProfile})
+	for _, last := range l.memories {
+		ended := !slices.ContainsFunc(sample.Processes, func(p gpu.Process) bool { return last.Has(&p) })
+		if ended && key.ofProcess() && last.ofProcess() && last.Instance == p.Instance && last.Who == finding.Of(p.Owner) {
+			m = last
 		}
 	}
-	switch {
-	case last != nil:
-		delete(l.memories, last.MemoryKey)
-	case len(l.memories) > mostLimited:
-		return
-	default:
-		last = l.newMemory(MemoryState{Profile: finding.LimitProfile})
-	}
-	last.MemoryKey = key
-	l.memories[key] = last
-}
-
-// keyIn names what a limit of a process bounds.
-func keyIn(p *gpu.Process, limit *gpu.Limit) MemoryKey {
-	key := MemoryKey{Instance: p.Instance, Of: limit.Of}
-	if limit.Of == "" {
-		key.ID = p.ID
-	}
-	return key
+	delete(l.memories, m.MemoryKey)
+	m.MemoryKey = key
+	l.memories[key] = m
 }
 
 // Has reports whether a process uses the memory.
 func (k *MemoryKey) Has(p *gpu.Process) bool {
-	return k.Instance == p.Instance && (!k.IsLimit() || slices.ContainsFunc(p.Limits, func(l gpu.Limit) bool { return keyIn(p, &l) == *k }))
+	return k.Instance == p.Instance && (!k.IsLimit() || slices.ContainsFunc(p.Limits, func(l gpu.Limit) bool { return l.Of == k.Of }))
 }
 
 // sum adds up the processes within a limit, and reports whether they are known: an incomplete list may lack them, and their limit may be
@@ -92,7 +76,7 @@ func (m *memory) sum(sample *gpu.Sample) (known bool) {
 		if limits == nil {
 			m.Who = finding.Of(p.Owner)
 		}
-		limits = slices.DeleteFunc(slices.Clone(p.Limits), func(l gpu.Limit) bool { return keyIn(p, &l) != m.MemoryKey })
+		limits = slices.DeleteFunc(slices.Clone(p.Limits), func(l gpu.Limit) bool { return l.Of != m.Of })
 		m.Who, used = m.Who.Common(finding.Of(p.Owner)), gpu.Some(used.V+p.Used.V).If(used.OK && p.Used.OK)
 	}
 	if limits == nil {
@@ -119,7 +103,7 @@ func (m *memory) over(t time.Duration) bool {
 // addLimit gives a pod or job the limit on all that it holds. That is there with one process, too. said are the processes within it.
 func (d *DeviceState) addLimit(x *MemoryState, said []finding.Part) {
 	who := x.Who.AsWhole()
-	if x.Of == "" || !who.Whole || x.Memory.Used.V == 0 {
+	if x.ofProcess() || !who.Whole || x.Memory.Used.V == 0 {
 		return
 	}
 	at := slices.IndexFunc(d.Workloads, func(w WorkloadState) bool { return w.Instance == x.Instance && w.Who == who })

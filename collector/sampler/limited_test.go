@@ -249,7 +249,7 @@ func crashLoopAt(t *testing.T, limit gpu.Limit) {
 		sample.Processes[0].Limits = []gpu.Limit{{Source: gpu.LimitDmem, Of: at.String(), Bytes: 16 << 30}}
 		return sample
 	})
-	if !slices.ContainsFunc(state.Findings, func(f FindingState) bool { return f.CrashLoop && f.Of == limit.Of && f.Pod == "a" }) {
+	if !slices.ContainsFunc(state.Findings, func(f FindingState) bool { return f.CrashLoop && f.IsLimit() && f.Pod == "a" }) {
 		t.Errorf("among many other limits: %+v", state.Findings)
 	}
 	// It never starts again: the finding ends, and the limit is not shown.
@@ -345,20 +345,27 @@ func TestFirstEnd(t *testing.T) {
 // TestNextLife has a process with a limit of its own after one has ended: its memory goes on if it has the same labels.
 func TestNextLife(t *testing.T) {
 	serve, train := &gpu.Owner{Process: "serve"}, &gpu.Owner{Process: "train"}
-	limit := gpu.Limit{Source: gpu.LimitMPS, Bytes: 1 << 30}
+	first := aProcess + "7"
 	for name, c := range map[string]struct {
 		process gpu.Process
+		of      string
+		lives   bool // the first process
 		same    bool
 	}{
-		"the same":                {gpu.Process{ID: gpu.ProcessID{PID: 8}, Owner: serve}, true},
-		"another program":         {gpu.Process{ID: gpu.ProcessID{PID: 8}, Owner: train}, false},
-		"on another GPU instance": {gpu.Process{ID: gpu.ProcessID{PID: 8}, Owner: serve, Instance: gpu.Some(uint32(1))}, false},
+		"the same":                {process: gpu.Process{Owner: serve}, of: aProcess + "8", same: true},
+		"another program":         {process: gpu.Process{Owner: train}, of: aProcess + "8"},
+		"on another GPU instance": {process: gpu.Process{Owner: serve, Instance: gpu.Some(uint32(1))}, of: aProcess + "8"},
+		"a second one":            {process: gpu.Process{Owner: serve}, of: aProcess + "8", lives: true},
+		"of a control group":      {process: gpu.Process{Owner: serve}, of: "/pods/a"},
 	} {
-		l := offline(t).loop
-		before := l.newMemory(MemoryState{MemoryKey: MemoryKey{ID: gpu.ProcessID{PID: 7}}, Who: finding.Of(serve)})
+		l, sample := offline(t).loop, &gpu.Sample{}
+		before := l.newMemory(MemoryState{MemoryKey: MemoryKey{Of: first}, Who: finding.Of(serve)})
 		l.memories[before.MemoryKey] = before
-		l.bound(&c.process, &limit)
-		if now := l.memories[keyIn(&c.process, &limit)]; now == nil || now == before != c.same || len(l.memories) != map[bool]int{true: 2, false: 3}[c.same] {
+		if c.lives {
+			sample.Processes = []gpu.Process{{Owner: serve, Limits: []gpu.Limit{{Of: first}}}}
+		}
+		l.bound(sample, &c.process, c.of)
+		if now := l.memories[MemoryKey{c.process.Instance, c.of}]; now == nil || now == before != c.same || len(l.memories) != map[bool]int{true: 2, false: 3}[c.same] {
 			t.Errorf("%s: %d memories", name, len(l.memories))
 		}
 	}

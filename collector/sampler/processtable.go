@@ -6,6 +6,7 @@ package sampler
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -128,6 +129,9 @@ func (t *processTable) limit(o *gpu.Owner, p *gpu.Process, m gpu.Memory) {
 		if l.Bytes == 0 || m.Total.OK && l.Bytes > m.Total.V {
 			t.unusable = l.Source + " of " + cmp.Or(l.Of, "a process")
 			continue
+		}
+		if l.Of == "" {
+			l.Of = fmt.Sprintf("%s%d-%d", aProcess, p.ID.PID, p.ID.Start)
 		}
 		// The next run of a container has another ID, and the same limits. A group without an ID may be that of a whole pod.
 		if _, rest, within := strings.Cut(l.Of, o.ContainerID); within && o.ContainerID != "" && o.Container != "" {

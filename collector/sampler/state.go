@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
@@ -102,12 +103,16 @@ type XIDState struct {
 // an instance alone is that of the instance. The others are limits.
 type MemoryKey struct {
 	Instance gpu.Opt[uint32] `json:"gpu_instance,omitzero"`
-	Of       string          `json:"of,omitzero"`      // of a limit on a control group; see gpu.Limit
-	ID       gpu.ProcessID   `json:"process,omitzero"` // of a limit on one process
+	Of       string          `json:"of,omitzero"` // of a limit, as gpu.Limit has it
 }
 
 // IsLimit reports whether the memory is a limit, and not that of a GPU or GPU instance.
-func (k MemoryKey) IsLimit() bool { return k.Of != "" || k.ID != gpu.ProcessID{} }
+func (k MemoryKey) IsLimit() bool { return k.Of != "" }
+
+// aProcess begins the names of processes that have a limit of their own.
+const aProcess = "process-"
+
+func (k MemoryKey) ofProcess() bool { return strings.HasPrefix(k.Of, aProcess) }
 
 // Scope is the value of the label scope.
 func (k MemoryKey) Scope() string {
