@@ -88,7 +88,6 @@ type DeviceState struct {
 	Allotments        []AllotmentState // ordered by instance and names
 
 	unresolved int           // processes that could not be looked up
-	unusable   string        // a limit that bounds nothing; "" if all bound something
 	readings   []FamilyState // how the last reading of each group went
 }
 
