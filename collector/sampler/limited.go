@@ -130,8 +130,8 @@ func earlier(a, b detector.Verdict) detector.Verdict {
 	return b
 }
 
-// firstEnd leaves each leak to the memory that it fills first. So there is one page: nothing is said of the GPU if the program meets its
-// limit before. What is no growth is told of a limit.
+// firstEnd leaves what several memories say of a culprit to the one that it fills first. So there is one page: nothing is said of the GPU
+// if the program meets its limit before. Without growth that is the limit.
 func (d *DeviceState) firstEnd(last *DeviceState) {
 	list := d.Findings
 	slices.SortStableFunc(list, func(a, b FindingState) int {
@@ -146,19 +146,15 @@ func (d *DeviceState) firstEnd(last *DeviceState) {
 			if first.MemoryKey == other.MemoryKey || first.Instance != other.Instance || !d.covers(first, other) && !d.covers(other, first) {
 				continue
 			}
-			small, large := first, other
-			if !small.IsLimit() {
-				small, large = large, small
-			}
-			large.NearlyFull, large.CrashLoop = large.NearlyFull && !small.NearlyFull, large.CrashLoop && !small.CrashLoop
+			other.NearlyFull, other.CrashLoop = other.NearlyFull && !first.NearlyFull, other.CrashLoop && !first.CrashLoop
 			if first.Grows() && other.Grows() {
 				// If it is a leak there, so it is here.
 				first.Leaking, first.LeakDue = cmp.Or(first.Leaking, other.Leaking), first.LeakDue || other.LeakDue
-				other.EndGrowth()
+				other.Finding = finding.Finding{Who: other.Who, Zombie: other.Zombie, Unreleased: other.Unreleased, NearlyFull: other.NearlyFull, CrashLoop: other.CrashLoop}
 			}
 		}
 	}
-	d.Findings = slices.DeleteFunc(list, func(f FindingState) bool { return f.Empty() })
+	d.Findings = slices.DeleteFunc(list, func(f FindingState) bool { return f.Finding == finding.Finding{Who: f.Who} })
 }
 
 // covers reports whether a finding is about the culprit of another one: it names the same, or its whole pod or job, or its limit is on it.
