@@ -31,7 +31,7 @@ const maxVariables = 2 << 10
 
 // Limits returns the limits on the memory of a GPU that the variables of the owner's container set: HAMi's on all of its processes,
 // that of MPS on each.
-func Limits(o *gpu.Owner, uuid string) (limits []gpu.Limit) {
+func Limits(o *gpu.Owner, uuid string) []gpu.Limit {
 	if o.Variables == "" {
 		return nil
 	}
@@ -41,16 +41,12 @@ func Limits(o *gpu.Owner, uuid string) (limits []gpu.Limit) {
 		values[name] = value
 	}
 	number := strconv.Itoa(slices.Index(strings.Split(values[visibleDevices], ","), uuid)) // -1 is none
-	if bytes := parseLimit(cmp.Or(values[hamiLimit+"_"+number], values[hamiLimit])); bytes > 0 {
-		limits = append(limits, gpu.Limit{Source: gpu.LimitHAMi, Of: o.ContainerID, Bytes: bytes})
-	}
-	for part := range strings.SplitSeq(values[mpsLimit], ",") {
-		device, size, _ := strings.Cut(strings.TrimSpace(part), "=")
-		if bytes := parseLimit(size); bytes > 0 && device == number {
-			limits = append(limits, gpu.Limit{Source: gpu.LimitMPS, Bytes: bytes})
-		}
-	}
-	return limits
+	_, mps, _ := strings.Cut(","+strings.ReplaceAll(values[mpsLimit], " ", ""), ","+number+"=")
+	mps, _, _ = strings.Cut(mps, ",")
+	return slices.DeleteFunc([]gpu.Limit{
+		{Source: gpu.LimitHAMi, Of: o.ContainerID, Bytes: parseLimit(cmp.Or(values[hamiLimit+"_"+number], values[hamiLimit]))},
+		{Source: gpu.LimitMPS, Bytes: parseLimit(mps)},
+	}, func(l gpu.Limit) bool { return l.Bytes == 0 })
 }
 
 // units are those of sizes, in lower case, as powers of 2.
