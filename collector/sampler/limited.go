@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
@@ -16,6 +17,9 @@ import (
 
 // mostLimited bounds the limits of a GPU that are judged: twice as many as a GPU can be shared by, because a pod may have one, too.
 const mostLimited = 128
+
+// aProcess begins the name of a process that has a limit of its own.
+const aProcess = "process-"
 
 // nothing is what a limit without a process holds.
 var nothing = gpu.Some(uint64(0))
@@ -38,8 +42,8 @@ func (l *loop) limits(sample *gpu.Sample) (list []MemoryState) {
 	return list
 }
 
-// bound gives a limit of a process a memory. That on a process alone takes the one of an ended process with the same labels, of which
-// it is the next life.
+// bound gives a limit of a process a memory. It takes the one of a limit with the same labels that has no process any more, such as that
+// of the last run of a container outside of Kubernetes: this is its next life.
 func (l *loop) bound(sample *gpu.Sample, p *gpu.Process, of string) {
 	key := MemoryKey{p.Instance, of}
 	if l.memories[key] != nil || len(l.memories) > mostLimited {
@@ -48,7 +52,7 @@ func (l *loop) bound(sample *gpu.Sample, p *gpu.Process, of string) {
 	m := l.newMemory(MemoryState{MemoryKey: key, Profile: finding.LimitProfile})
 	for _, last := range l.memories {
 		ended := !slices.ContainsFunc(sample.Processes, func(p gpu.Process) bool { return last.Has(&p) })
-		if ended && key.ofProcess() && last.ofProcess() && last.Instance == p.Instance && last.Who == finding.Of(p.Owner) {
+		if ended && last.IsLimit() && last.Instance == p.Instance && last.Who == finding.Of(p.Owner) {
 			m = last
 		}
 	}
@@ -103,7 +107,7 @@ func (m *memory) over(t time.Duration) bool {
 // addLimit gives a pod or job the limit on all that it holds. That is there with one process, too. said are the processes within it.
 func (d *DeviceState) addLimit(x *MemoryState, said []finding.Part) {
 	who := x.Who.AsWhole()
-	if x.ofProcess() || !who.Whole || x.Memory.Used.V == 0 {
+	if strings.HasPrefix(x.Of, aProcess) || !who.Whole || x.Memory.Used.V == 0 {
 		return
 	}
 	at := slices.IndexFunc(d.Workloads, func(w WorkloadState) bool { return w.Instance == x.Instance && w.Who == who })

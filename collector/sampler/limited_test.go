@@ -244,6 +244,7 @@ func crashLoopAt(t *testing.T, limit gpu.Limit) {
 	state = run(o, 40*time.Minute, 65*time.Minute, func(at time.Duration) *gpu.Sample {
 		sample := s.at(at)
 		sample.Processes = sample.Processes[1:]
+		sample.Processes[0].Owner = &gpu.Owner{Process: at.String()}
 		sample.Processes[0].Limits = []gpu.Limit{{Source: gpu.LimitDmem, Of: at.String(), Bytes: 16 << 30}}
 		return sample
 	})
@@ -340,7 +341,7 @@ func TestFirstEnd(t *testing.T) {
 	equal(t, list, []FindingState{{Finding: grows}}, "what is no growth, beside growth")
 }
 
-// TestNextLife has a process with a limit of its own after one has ended: its memory goes on if it has the same labels.
+// TestNextLife has a process with a limit after one has ended: its memory goes on if it has the same labels.
 func TestNextLife(t *testing.T) {
 	serve, train := &gpu.Owner{Process: "serve"}, &gpu.Owner{Process: "train"}
 	first := aProcess + "7"
@@ -354,7 +355,7 @@ func TestNextLife(t *testing.T) {
 		"another program":         {process: gpu.Process{Owner: train}, of: aProcess + "8"},
 		"on another GPU instance": {process: gpu.Process{Owner: serve, Instance: gpu.Some(uint32(1))}, of: aProcess + "8"},
 		"a second one":            {process: gpu.Process{Owner: serve}, of: aProcess + "8", lives: true},
-		"of a control group":      {process: gpu.Process{Owner: serve}, of: "/pods/a"},
+		"in a new control group":  {process: gpu.Process{Owner: serve}, of: "/docker/b", same: true},
 	} {
 		l, sample := offline(t).loop, &gpu.Sample{}
 		before := l.newMemory(MemoryState{MemoryKey: MemoryKey{Of: first}, Who: finding.Of(serve)})

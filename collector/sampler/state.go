@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
@@ -107,11 +106,6 @@ type MemoryKey struct {
 
 // IsLimit reports whether the memory is a limit, and not that of a GPU or GPU instance.
 func (k MemoryKey) IsLimit() bool { return k.Of != "" }
-
-// aProcess begins the names of processes that have a limit of their own.
-const aProcess = "process-"
-
-func (k MemoryKey) ofProcess() bool { return strings.HasPrefix(k.Of, aProcess) }
 
 // Scope is the value of the label scope.
 func (k MemoryKey) Scope() string {
