@@ -10,12 +10,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-kit/log"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -157,40 +157,41 @@ func TestLimitIsRestored(t *testing.T) {
 	}
 }
 
-// TestUnusableLimits has limits that cannot be read, or bound nothing: that is said once, and fails nothing else.
+// TestUnusableLimits has limits that cannot be read, or bound nothing, beside one that does: that is said once of each source, and
+// nothing else is lost.
 func TestUnusableLimits(t *testing.T) {
-	var now atomic.Pointer[gpu.Limit]
-	usable := dmem(16)
-	now.Store(&usable)
-	d := newGPU(0, func(n int) (gpu.Sample, error) {
-		one, two := process(1, 1<<30), process(2, 1<<30)
-		one.Limits, two.Limits = []gpu.Limit{*now.Load()}, []gpu.Limit{*now.Load()}
-		return flat(5<<30, one, two)(n)
-	})
-	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = &owners{} }, func(s *Sampler, out *lines) {
-		const said = "a limit on GPU memory cannot be read, is 0, or is above the memory of the GPU"
-		for text, then := range map[string]gpu.Limit{
-			"source=mps of=process-1-":    {Source: gpu.LimitMPS, Bytes: 1 << 60},
-			"source=dmem of=/pods/a/main": {Source: gpu.LimitDmem, Of: "/pods/a/main"},
-		} {
-			now.Store(&usable)
-			after(5 * time.Minute)
-			if got := s.State(); len(got.Devices[0].Limited) != 1 || got.Devices[0].Limited[0].Memory.Used.V != 2<<30 || out.count(text) != 0 {
-				t.Errorf("limits %+v", got.Devices[0].Limited)
-			}
-			for _, of := range []string{then.Of, "another"} { // is the same trouble
-				then.Of = of
-				now.Store(new(then))
-				after(5 * time.Minute)
-				got := s.State()
-				if n := len(got.Devices[0].Limited); n != 0 || len(got.Devices[0].Processes) != 2 {
-					t.Errorf("%s: %d limits", text, n)
-				}
-			}
-			out.says(t, 1, text)
-		}
-		out.says(t, 2, said)
-	})
+	var out lines
+	o := offline(t)
+	o.loop.processes.cfg.Logger = log.NewLogfmtLogger(&out)
+	s := sharedGPU{func(float64) float64 { return 4 }, 10, []gpu.Limit{dmem(0), dmem(16), {Source: gpu.LimitDmem, Of: "another"}, {Source: gpu.LimitMPS, Bytes: 1 << 60}}}
+	state := s.watch(o, 0, time.Minute)
+	if x := state.Limited; len(x) != 1 || x[0].Memory.Total.V != 16<<30 || len(state.Processes) != 2 || len(state.Processes[0].Limits) != 1 {
+		t.Errorf("limited %+v of processes %+v", x, state.Processes)
+	}
+	out.says(t, 1, "source=dmem of=/pods/a/main")
+	out.says(t, 1, "source=mps of=process-7-1")
+	out.says(t, 2, "a limit on GPU memory cannot be read, is 0, or is above the memory of the GPU")
+}
+
+// limiting are probes that tell a limit of each process.
+type limiting struct{ *probes }
+
+func (limiting) Of(gpu.ProcessID) []allocator.Record {
+	return []allocator.Record{{Allocator: gpu.Allocator{Framework: "torch", Reserved: gpu.Some(uint64(3 << 30)), Limit: gpu.Some(uint64(16 << 30))}}}
+}
+
+func (limiting) SitesOn(string, *gpu.Sample, *gpu.Process) *allocator.Sites { return nil }
+
+// TestLimitOfProbe has a probe tell the limit of a process: it is judged as that.
+func TestLimitOfProbe(t *testing.T) {
+	o := offline(t)
+	o.loop.sampler.cfg.Allocators = limiting{&probes{}}
+	s := sharedGPU{func(float64) float64 { return 4 }, 10, nil}
+	var got []string
+	for _, x := range s.watch(o, 0, time.Minute).Limited {
+		got = append(got, fmt.Sprint(x.Of, ": ", x.Memory.Used.V>>30, " of ", x.Memory.Total.V>>30))
+	}
+	equal(t, got, []string{"process-7-1: 4 of 17", "process-8-1: 10 of 23"}, "limits")
 }
 
 // run judges samples of others every 10 s.
@@ -348,22 +349,18 @@ func TestNextLife(t *testing.T) {
 	for name, c := range map[string]struct {
 		process gpu.Process
 		of      string
-		lives   bool // the first process
 		same    bool
 	}{
 		"the same":                {process: gpu.Process{Owner: serve}, of: aProcess + "8", same: true},
 		"another program":         {process: gpu.Process{Owner: train}, of: aProcess + "8"},
 		"on another GPU instance": {process: gpu.Process{Owner: serve, Instance: gpu.Some(uint32(1))}, of: aProcess + "8"},
-		"a second one":            {process: gpu.Process{Owner: serve}, of: aProcess + "8", lives: true},
+		"beside the first":        {process: gpu.Process{Owner: serve, Limits: []gpu.Limit{{Of: first}}}, of: aProcess + "8"},
 		"in a new control group":  {process: gpu.Process{Owner: serve}, of: "/docker/b", same: true},
 	} {
-		l, sample := offline(t).loop, &gpu.Sample{}
+		l := offline(t).loop
 		before := l.newMemory(MemoryState{MemoryKey: MemoryKey{Of: first}, Who: finding.Of(serve)})
 		l.memories[before.MemoryKey] = before
-		if c.lives {
-			sample.Processes = []gpu.Process{{Owner: serve, Limits: []gpu.Limit{{Of: first}}}}
-		}
-		l.bound(sample, &c.process, c.of)
+		l.bound(&gpu.Sample{Processes: []gpu.Process{c.process}}, &c.process, c.of)
 		if now := l.memories[MemoryKey{c.process.Instance, c.of}]; now == nil || now == before != c.same || len(l.memories) != map[bool]int{true: 2, false: 3}[c.same] {
 			t.Errorf("%s: %d memories", name, len(l.memories))
 		}

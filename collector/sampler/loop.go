@@ -227,10 +227,10 @@ func (l *loop) publish(sample *gpu.Sample) {
 	if l.slow = !l.slowAt.OK || sample.T < l.slowAt.V || sample.T-l.slowAt.V >= l.sampler.cfg.SlowInterval || sample.Step != 0; l.slow {
 		l.slowAt = gpu.Some(sample.T)
 	}
-	unresolved := l.processes.note(sample)
 	if l.sampler.cfg.Allocators != nil {
 		allocator.Attribute(l.sampler.cfg.Allocators.Of, l.info.UUID, sample)
 	}
+	unresolved := l.processes.note(sample)
 	state := &DeviceState{
 		Info: l.info, Up: true, SampleTime: sample.Time,
 		MemoryState: MemoryState{Memory: sample.Memory}, MIGEnabled: sample.MIGEnabled, Status: l.status,
