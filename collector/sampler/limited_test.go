@@ -96,11 +96,10 @@ func TestLimit(t *testing.T) {
 			sharedGPU{leaks, 10, []gpu.Limit{{Source: gpu.LimitDmem, Of: "/pods/a/main", Bytes: 20 << 30, Charged: gpu.Some(uint64(4 << 30))}}},
 			"workload", "Pod ml/a, container main on GPU 0 (limit 20.0 GiB) runs out of memory in ", 0,
 		},
-		"the smallest limit holds":    {sharedGPU{leaks, 10, []gpu.Limit{dmem(60), dmem(16)}}, "workload", "Pod ml/a, container main on GPU 0 (limit 16.0 GiB) runs out of memory in ", 40},
-		"the limit of one process":    {sharedGPU{leaks, 10, []gpu.Limit{{Source: "framework", Bytes: 16 << 30}}}, "workload", "Pod ml/a, container main on GPU 0 (limit 16.0 GiB) runs out of memory in ", 40},
-		"the GPU comes first":         {sharedGPU{leaks, 65, []gpu.Limit{dmem(40)}}, "gpu", "GPU 0 runs out of memory in ", 0},
-		"it rests at its limit":       {sharedGPU{func(float64) float64 { return 15.9 }, 10, []gpu.Limit{dmem(16)}}, "", "", 0},
-		"no limit, and none of a GPU": {sharedGPU{func(float64) float64 { return 4 }, 10, []gpu.Limit{dmem(0), dmem(81)}}, "", "", 0},
+		"the smallest limit holds": {sharedGPU{leaks, 10, []gpu.Limit{dmem(60), dmem(16)}}, "workload", "Pod ml/a, container main on GPU 0 (limit 16.0 GiB) runs out of memory in ", 40},
+		"the limit of one process": {sharedGPU{leaks, 10, []gpu.Limit{{Source: "framework", Bytes: 16 << 30}}}, "workload", "Pod ml/a, container main on GPU 0 (limit 16.0 GiB) runs out of memory in ", 40},
+		"the GPU comes first":      {sharedGPU{leaks, 65, []gpu.Limit{dmem(40)}}, "gpu", "GPU 0 runs out of memory in ", 0},
+		"it rests at its limit":    {sharedGPU{func(float64) float64 { return 15.9 }, 10, []gpu.Limit{dmem(16)}}, "", "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			state := c.watch(offline(t), 0, 140*time.Minute)
@@ -187,11 +186,9 @@ func TestLimitOfProbe(t *testing.T) {
 	o := offline(t)
 	o.loop.sampler.cfg.Allocators = limiting{&probes{}}
 	s := sharedGPU{func(float64) float64 { return 4 }, 10, nil}
-	var got []string
-	for _, x := range s.watch(o, 0, time.Minute).Limited {
-		got = append(got, fmt.Sprint(x.Of, ": ", x.Memory.Used.V>>30, " of ", x.Memory.Total.V>>30))
+	if x := s.watch(o, 0, time.Minute).Limited; len(x) != 2 || x[0].Of != "process-7-1" || x[0].Memory.Total.V != 17<<30 || x[1].Memory.Total.V != 23<<30 {
+		t.Errorf("limited %+v", x)
 	}
-	equal(t, got, []string{"process-7-1: 4 of 17", "process-8-1: 10 of 23"}, "limits")
 }
 
 // run judges samples of others every 10 s.
@@ -493,6 +490,9 @@ func TestLimitsOfAPod(t *testing.T) {
 		}
 		if len(state.Workloads) != 1 || state.Workloads[0].Used != (4+c.sidecarUses)<<30 || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %+v", name, state.Workloads)
+		}
+		if x := state.Limited[0]; (x.Of == pod.Of) != (x.Who == finding.Who{Namespace: "ml", Pod: "a"}) { // what both containers have in common
+			t.Errorf("%s: %+v", name, x.Who)
 		}
 	}
 }
