@@ -146,7 +146,7 @@ func fullGPU() *sampler.DeviceState {
 	return d
 }
 
-var limitKey = sampler.MemoryKey{Instance: gpu.Some(uint32(9)), Of: "/pods/train-0", ID: gpu.ProcessID{PID: 1001, Start: 500}}
+var limitKey = sampler.MemoryKey{Instance: gpu.Some(uint32(9)), Of: "/pods/train-0"}
 
 // limited is a pod with a limit.
 func limited() sampler.MemoryState {

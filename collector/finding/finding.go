@@ -7,6 +7,7 @@ package finding
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"time"
 
@@ -59,16 +60,13 @@ func Of(o *gpu.Owner) Who {
 
 // Common returns the labels that both have. Labels that differ are empty.
 func (w Who) Common(other Who) Who {
-	both := func(a, b string) string {
-		if a == b {
-			return a
+	mine, theirs := reflect.ValueOf(&w).Elem(), reflect.ValueOf(other)
+	for i := range mine.NumField() {
+		if !mine.Field(i).Equal(theirs.Field(i)) {
+			mine.Field(i).SetZero()
 		}
-		return ""
 	}
-	return Who{
-		Namespace: both(w.Namespace, other.Namespace), Pod: both(w.Pod, other.Pod), Container: both(w.Container, other.Container),
-		SlurmJob: both(w.SlurmJob, other.SlurmJob), Process: both(w.Process, other.Process), User: both(w.User, other.User),
-	}
+	return w
 }
 
 // AsWhole returns the pod or job; without one, the same labels.
@@ -133,14 +131,6 @@ type Finding struct {
 
 // Grows reports whether an alert is about growth.
 func (f *Finding) Grows() bool { return f.OOM.OK || f.Leaking.OK }
-
-// EndGrowth removes the alerts on growth.
-func (f *Finding) EndGrowth() {
-	f.OOM, f.Evidence, f.OOMDue, f.Leaking, f.LeakDue = detector.Value{}, detector.EvidenceNone, false, detector.Value{}, false
-}
-
-// Empty reports whether there is no alert.
-func (f *Finding) Empty() bool { return *f == Finding{Who: f.Who} }
 
 // Memory keeps the earlier alerts of a memory, and their culprits. The zero Memory is ready for use. The state file has it. A
 // copy is independent of the original.

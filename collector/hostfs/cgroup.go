@@ -3,10 +3,7 @@
 
 package hostfs
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Placement is where a process is, by the paths of its control groups.
 type Placement struct {
@@ -19,7 +16,7 @@ type Placement struct {
 	// Service means that a system service or a container manages the process. A process without it is in a session or in
 	// no group, such as a job of a shell that is gone.
 	Service bool
-	// Group is the path in version 2 of control groups; "" if it is unknown, as outside of the exporter's own cgroup namespace.
+	// Group is the path in version 2 of control groups. One that begins with /.. is outside of the exporter's own cgroup namespace.
 	Group string
 }
 
@@ -34,12 +31,11 @@ func ParseCgroup(file string) Placement {
 		if len(fields) < 3 {
 			continue
 		}
-		// The kernel marks a group that was removed under a dead process.
-		group, deleted := strings.CutSuffix(fields[2], " (deleted)")
-		parts := strings.Split(group, "/")
-		if fields[1] == "" && !deleted && !slices.Contains(parts, "..") {
-			p.Group = group
+		if fields[1] == "" {
+			p.Group = fields[2]
 		}
+		// The kernel marks a group that was removed under a dead process.
+		parts := strings.Split(strings.TrimSuffix(fields[2], " (deleted)"), "/")
 		for i := len(parts) - 1; i > deepest; i-- {
 			if id := containerID(parts[i]); id != "" {
 				p.Container, deepest = id, i

@@ -44,6 +44,9 @@ func TestLimitsOfGroups(t *testing.T) {
 		"an old driver":     {group: ctr, limits: map[string]uint64{ctr: 20 << 30}, old: true},
 		"no known group":    {limits: map[string]uint64{"": 20 << 30}},
 		"the group above":   {group: "/", limits: map[string]uint64{"/": 20 << 30}},
+		"not in sight":      {group: "/../pods/a", limits: map[string]uint64{pod: 20 << 30, "": 20 << 30}},
+		"one that is gone":  {group: ctr + " (deleted)", limits: map[string]uint64{pod: 30 << 30}, want: []gpu.Limit{drivers(pod, 30<<30)}, calls: 3},
+		"an odd name":       {group: "/..data", limits: map[string]uint64{"/..data": 20 << 30}, want: []gpu.Limit{drivers("/..data", 20<<30)}, calls: 1},
 		"the kernel's": {
 			group: ctr, limits: map[string]uint64{ctr: 20 << 30}, calls: 3, want: []gpu.Limit{drivers(ctr, 20<<30), kernels(ctr), kernels("/pods")},
 			files: map[string]string{ctr + "/dmem.max": region + "4096", ctr + "/dmem.current": region + "1024", "/pods/dmem.max": region + "4096", "/pods/dmem.current": region + "1024"},

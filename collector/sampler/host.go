@@ -91,24 +91,20 @@ func (s *Sampler) askOwners(ctx context.Context, now *host, c *complaints) {
 		level.Warn(s.cfg.Logger).Log("msg", "a process, or its parent, keeps whoever reads its files in procfs waiting; whose it is stays unknown until that ends", "pid", id.PID)
 	}
 	now.overdue = unseen.Overdue
-	failed = s.logHidden(now, c, unseen) || failed
+	s.logHidden(now, c, unseen)
 	now.walked, now.failed, now.took = true, failed || now.overdue > 0, time.Since(began)
 }
 
 // What a missing right hides is absent, and logged once. It is no failure.
 var errUnresolved = errors.New("they are not in procfs: the exporter needs the pid namespace of the host (hostPID: true, docker --pid=host) and its procfs at --path.procfs")
 
-// errUnusable is about a limit.
-var errUnusable = errors.New("one cannot be read, is 0, or is above the memory of the GPU")
-
-// logHidden logs what cannot be seen, and why. A process may be missing once: it is about to end. It reports whether a limit is
-// missing, which is a failure.
-func (s *Sampler) logHidden(now *host, c *complaints, unseen workload.Unseen) (failed bool) {
-	var hidden, closed, unusable error
-	unresolved, limit := 0, ""
+// logHidden logs what cannot be seen, and why. A process may be missing once: it is about to end.
+func (s *Sampler) logHidden(now *host, c *complaints, unseen workload.Unseen) {
+	var hidden, closed error
+	unresolved := 0
 	for _, l := range s.shared.Load().loops {
 		if p := l.published.Load(); p != nil {
-			unresolved, limit = unresolved+p.unresolved, cmp.Or(limit, p.unusable)
+			unresolved += p.unresolved
 		}
 	}
 	if before := s.host.Load().unresolved; before > 0 && unresolved > 0 {
@@ -124,10 +120,6 @@ func (s *Sampler) logHidden(now *host, c *complaints, unseen workload.Unseen) (f
 	if s.cfg.Allocators != nil {
 		c.about("cannot look for probes in all processes", s.cfg.Allocators.Problem())
 	}
-	if limit != "" {
-		unusable = errUnusable
-	}
-	return c.about("cannot use all limits on GPU memory", unusable, "limit", limit)
 }
 
 // followJobs publishes the jobs of the mapping files again and again, if there are any.

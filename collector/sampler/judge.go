@@ -106,7 +106,7 @@ func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 	for d := range state.memories() {
 		frame, index := l.frame(&d, sample)
 		if l.observe(l.memory(d.MemoryKey), frame) {
-			d.Judgement = l.take(&d, sample, index, state)
+			l.take(&d, sample, index, state)
 		}
 	}
 	if len(sample.Instances) > 0 {
@@ -153,8 +153,8 @@ func (l *loop) observe(m *memory, frame *detector.Frame[gpu.ProcessID]) bool {
 	return m.domain.Observe(frame) == nil
 }
 
-// take copies the judgement on a memory into the state. The original belongs to its domain.
-func (l *loop) take(d *Domain, sample *gpu.Sample, index []int, state *DeviceState) detector.Judgement[gpu.ProcessID] {
+// take copies the judgement on a memory into the state, without what belongs to its domain.
+func (l *loop) take(d *Domain, sample *gpu.Sample, index []int, state *DeviceState) {
 	j := l.memory(d.MemoryKey).domain.Judgement()
 	for i := range j.Members {
 		l.processes.judged(sample, index[i], &j.Members[i], d.IsLimit())
@@ -162,8 +162,10 @@ func (l *loop) take(d *Domain, sample *gpu.Sample, index []int, state *DeviceSta
 	for i := range j.Exited {
 		l.ended(&j.Exited[i], d)
 	}
+	d.Judgement = *j
+	d.Judgement.Members, d.Judgement.Groups, d.Judgement.Exited, d.Judgement.Unreleased = nil, nil, nil, nil
 	if d.IsLimit() {
-		return alone(j) // the rest is told of the GPU
+		return // the rest is told of the GPU
 	}
 	for i := range j.Groups {
 		g := &j.Groups[i]
@@ -177,14 +179,6 @@ func (l *loop) take(d *Domain, sample *gpu.Sample, index []int, state *DeviceSta
 	slices.SortFunc(state.Unreleased, func(a, b EndState) int {
 		return cmp.Or(cmp.Compare(a.Instance.V, b.Instance.V), cmp.Compare(a.ID.PID, b.ID.PID), cmp.Compare(a.ID.Start, b.ID.Start))
 	})
-	return alone(j)
-}
-
-// alone returns a judgement without what the domain owns.
-func alone(j *detector.Judgement[gpu.ProcessID]) detector.Judgement[gpu.ProcessID] {
-	own := *j
-	own.Members, own.Groups, own.Exited, own.Unreleased = nil, nil, nil, nil
-	return own
 }
 
 // ended notes what follows from the end of a process in a memory.

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
@@ -17,14 +18,17 @@ import (
 // mostLimited bounds the limits of a GPU that are judged: twice as many as a GPU can be shared by, because a pod may have one, too.
 const mostLimited = 128
 
+// aProcess begins the name of a process that has a limit of its own.
+const aProcess = "process-"
+
 // nothing is what a limit without a process holds.
 var nothing = gpu.Some(uint64(0))
 
 // limits returns the memories of limits. A limit has one while a process is within it, and until nothing of it is told any more.
 func (l *loop) limits(sample *gpu.Sample) (list []MemoryState) {
 	for i := range sample.Processes {
-		for k := range sample.Processes[i].Limits {
-			l.bound(&sample.Processes[i], &sample.Processes[i].Limits[k])
+		for _, limit := range sample.Processes[i].Limits {
+			l.bound(sample, &sample.Processes[i], limit.Of)
 		}
 	}
 	for key, m := range l.memories {
@@ -33,49 +37,33 @@ func (l *loop) limits(sample *gpu.Sample) (list []MemoryState) {
 		}
 	}
 	slices.SortFunc(list, func(a, b MemoryState) int { // a control group before those in it
-		return cmp.Or(cmp.Compare(a.Instance.V, b.Instance.V), cmp.Compare(a.Of, b.Of), cmp.Compare(a.ID.PID, b.ID.PID))
+		return cmp.Or(cmp.Compare(a.Instance.V, b.Instance.V), cmp.Compare(a.Of, b.Of))
 	})
 	return list
 }
 
-// bound gives a limit of a process a memory. That on a process alone takes the one of an ended process with the same labels, of which
-// it is the next life.
-func (l *loop) bound(p *gpu.Process, limit *gpu.Limit) {
-	key := keyIn(p, limit)
-	if l.memories[key] != nil {
+// bound gives a limit of a process a memory. It takes the one of a limit with the same labels that has no process any more, such as that
+// of the last run of a container outside of Kubernetes: this is its next life.
+func (l *loop) bound(sample *gpu.Sample, p *gpu.Process, of string) {
+	key := MemoryKey{p.Instance, of}
+	if l.memories[key] != nil || len(l.memories) > mostLimited {
 		return
 	}
-	var last *memory
-	for _, m := range l.memories {
-		ended := m.ID != gpu.ProcessID{} && !l.processes.entry(processKey{m.ID, m.Instance}).listed
-		if ended && limit.Of == "" && m.Instance == p.Instance && m.Who == finding.Of(p.Owner) && (last == nil || m.ID.PID > last.ID.PID) {
-			last = m
+	m := l.newMemory(MemoryState{MemoryKey: key, Profile: finding.LimitProfile})
+	for _, last := range l.memories {
+		ended := !slices.ContainsFunc(sample.Processes, func(p gpu.Process) bool { return last.Has(&p) })
+		if ended && last.IsLimit() && last.Instance == p.Instance && last.Who == finding.Of(p.Owner) {
+			m = last
 		}
 	}
-	switch {
-	case last != nil:
-		delete(l.memories, last.MemoryKey)
-	case len(l.memories) > mostLimited:
-		return
-	default:
-		last = l.newMemory(MemoryState{Profile: finding.LimitProfile})
-	}
-	last.MemoryKey = key
-	l.memories[key] = last
-}
-
-// keyIn names what a limit of a process bounds.
-func keyIn(p *gpu.Process, limit *gpu.Limit) MemoryKey {
-	key := MemoryKey{Instance: p.Instance, Of: limit.Of}
-	if limit.Of == "" {
-		key.ID = p.ID
-	}
-	return key
+	delete(l.memories, m.MemoryKey)
+	m.MemoryKey = key
+	l.memories[key] = m
 }
 
 // Has reports whether a process uses the memory.
 func (k *MemoryKey) Has(p *gpu.Process) bool {
-	return k.Instance == p.Instance && (!k.IsLimit() || slices.ContainsFunc(p.Limits, func(l gpu.Limit) bool { return keyIn(p, &l) == *k }))
+	return k.Instance == p.Instance && (!k.IsLimit() || slices.ContainsFunc(p.Limits, func(l gpu.Limit) bool { return l.Of == k.Of }))
 }
 
 // sum adds up the processes within a limit, and reports whether they are known: an incomplete list may lack them, and their limit may be
@@ -92,7 +80,7 @@ func (m *memory) sum(sample *gpu.Sample) (known bool) {
 		if limits == nil {
 			m.Who = finding.Of(p.Owner)
 		}
-		limits = slices.DeleteFunc(slices.Clone(p.Limits), func(l gpu.Limit) bool { return keyIn(p, &l) != m.MemoryKey })
+		limits = slices.DeleteFunc(slices.Clone(p.Limits), func(l gpu.Limit) bool { return l.Of != m.Of })
 		m.Who, used = m.Who.Common(finding.Of(p.Owner)), gpu.Some(used.V+p.Used.V).If(used.OK && p.Used.OK)
 	}
 	if limits == nil {
@@ -119,7 +107,7 @@ func (m *memory) over(t time.Duration) bool {
 // addLimit gives a pod or job the limit on all that it holds. That is there with one process, too. said are the processes within it.
 func (d *DeviceState) addLimit(x *MemoryState, said []finding.Part) {
 	who := x.Who.AsWhole()
-	if x.Of == "" || !who.Whole || x.Memory.Used.V == 0 {
+	if strings.HasPrefix(x.Of, aProcess) || !who.Whole || x.Memory.Used.V == 0 {
 		return
 	}
 	at := slices.IndexFunc(d.Workloads, func(w WorkloadState) bool { return w.Instance == x.Instance && w.Who == who })
@@ -146,8 +134,8 @@ func earlier(a, b detector.Verdict) detector.Verdict {
 	return b
 }
 
-// firstEnd leaves each leak to the memory that it fills first. So there is one page: nothing is said of the GPU if the program meets its
-// limit before. What is no growth is told of a limit.
+// firstEnd leaves what several memories say of a culprit to the one that it fills first. So there is one page: nothing is said of the GPU
+// if the program meets its limit before. Without growth that is the limit.
 func (d *DeviceState) firstEnd(last *DeviceState) {
 	list := d.Findings
 	slices.SortStableFunc(list, func(a, b FindingState) int {
@@ -162,19 +150,15 @@ func (d *DeviceState) firstEnd(last *DeviceState) {
 			if first.MemoryKey == other.MemoryKey || first.Instance != other.Instance || !d.covers(first, other) && !d.covers(other, first) {
 				continue
 			}
-			small, large := first, other
-			if !small.IsLimit() {
-				small, large = large, small
-			}
-			large.NearlyFull, large.CrashLoop = large.NearlyFull && !small.NearlyFull, large.CrashLoop && !small.CrashLoop
+			other.NearlyFull, other.CrashLoop = other.NearlyFull && !first.NearlyFull, other.CrashLoop && !first.CrashLoop
 			if first.Grows() && other.Grows() {
 				// If it is a leak there, so it is here.
 				first.Leaking, first.LeakDue = cmp.Or(first.Leaking, other.Leaking), first.LeakDue || other.LeakDue
-				other.EndGrowth()
+				other.Finding = finding.Finding{Who: other.Who, Zombie: other.Zombie, Unreleased: other.Unreleased, NearlyFull: other.NearlyFull, CrashLoop: other.CrashLoop}
 			}
 		}
 	}
-	d.Findings = slices.DeleteFunc(list, func(f FindingState) bool { return f.Empty() })
+	d.Findings = slices.DeleteFunc(list, func(f FindingState) bool { return f.Finding == finding.Finding{Who: f.Who} })
 }
 
 // covers reports whether a finding is about the culprit of another one: it names the same, or its whole pod or job, or its limit is on it.

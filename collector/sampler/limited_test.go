@@ -10,10 +10,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-kit/log"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -94,11 +96,10 @@ func TestLimit(t *testing.T) {
 			sharedGPU{leaks, 10, []gpu.Limit{{Source: gpu.LimitDmem, Of: "/pods/a/main", Bytes: 20 << 30, Charged: gpu.Some(uint64(4 << 30))}}},
 			"workload", "Pod ml/a, container main on GPU 0 (limit 20.0 GiB) runs out of memory in ", 0,
 		},
-		"the smallest limit holds":    {sharedGPU{leaks, 10, []gpu.Limit{dmem(60), dmem(16)}}, "workload", "Pod ml/a, container main on GPU 0 (limit 16.0 GiB) runs out of memory in ", 40},
-		"the limit of one process":    {sharedGPU{leaks, 10, []gpu.Limit{{Source: "framework", Bytes: 16 << 30}}}, "workload", "Pod ml/a, container main on GPU 0 (limit 16.0 GiB) runs out of memory in ", 40},
-		"the GPU comes first":         {sharedGPU{leaks, 65, []gpu.Limit{dmem(40)}}, "gpu", "GPU 0 runs out of memory in ", 0},
-		"it rests at its limit":       {sharedGPU{func(float64) float64 { return 15.9 }, 10, []gpu.Limit{dmem(16)}}, "", "", 0},
-		"no limit, and none of a GPU": {sharedGPU{func(float64) float64 { return 4 }, 10, []gpu.Limit{dmem(0), dmem(81)}}, "", "", 0},
+		"the smallest limit holds": {sharedGPU{leaks, 10, []gpu.Limit{dmem(60), dmem(16)}}, "workload", "Pod ml/a, container main on GPU 0 (limit 16.0 GiB) runs out of memory in ", 40},
+		"the limit of one process": {sharedGPU{leaks, 10, []gpu.Limit{{Source: "framework", Bytes: 16 << 30}}}, "workload", "Pod ml/a, container main on GPU 0 (limit 16.0 GiB) runs out of memory in ", 40},
+		"the GPU comes first":      {sharedGPU{leaks, 65, []gpu.Limit{dmem(40)}}, "gpu", "GPU 0 runs out of memory in ", 0},
+		"it rests at its limit":    {sharedGPU{func(float64) float64 { return 15.9 }, 10, []gpu.Limit{dmem(16)}}, "", "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			state := c.watch(offline(t), 0, 140*time.Minute)
@@ -155,44 +156,39 @@ func TestLimitIsRestored(t *testing.T) {
 	}
 }
 
-// TestUnusableLimits has limits that cannot be read, or bound nothing: that is said once, and fails nothing else.
+// TestUnusableLimits has limits that cannot be read, or bound nothing, beside one that does: that is said once of each source, and
+// nothing else is lost.
 func TestUnusableLimits(t *testing.T) {
-	var now atomic.Pointer[gpu.Limit]
-	usable := dmem(16)
-	now.Store(&usable)
-	d := newGPU(0, func(n int) (gpu.Sample, error) {
-		one, two := process(1, 1<<30), process(2, 1<<30)
-		one.Limits, two.Limits = []gpu.Limit{*now.Load()}, []gpu.Limit{*now.Load()}
-		return flat(5<<30, one, two)(n)
-	})
-	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = &owners{} }, func(s *Sampler, out *lines) {
-		for text, then := range map[string]gpu.Limit{
-			"mps of a process":     {Source: gpu.LimitMPS, Bytes: 1 << 60},
-			"dmem of /pods/a/main": {Source: gpu.LimitDmem, Of: "/pods/a/main"},
-		} {
-			now.Store(&usable)
-			after(5 * time.Minute)
-			if got := s.State(); len(got.Devices[0].Limited) != 1 || got.Devices[0].Limited[0].Memory.Used.V != 2<<30 || out.count(text) != 0 || !works(got, "workload") {
-				t.Errorf("limits %+v", got.Devices[0].Limited)
-			}
-			now.Store(&then)
-			after(5 * time.Minute)
-			now.Store(&gpu.Limit{Source: gpu.LimitHAMi, Of: "another"}) // is the same trouble
-			after(5 * time.Minute)
-			got := s.State()
-			if n := len(got.Devices[0].Limited); n != 0 || out.count(text) != 1 || works(got, "workload") || len(got.Devices[0].Processes) != 2 {
-				t.Errorf("%s: %d limits, said %d times", text, n, out.count(text))
-			}
-		}
-		if out.count(fmt.Sprintf("msg=%q", "cannot use all limits on GPU memory")) != 2 {
-			t.Error("not both troubles are said")
-		}
-	})
+	var out lines
+	o := offline(t)
+	o.loop.processes.cfg.Logger = log.NewLogfmtLogger(&out)
+	s := sharedGPU{func(float64) float64 { return 4 }, 10, []gpu.Limit{dmem(0), dmem(16), {Source: gpu.LimitDmem, Of: "another"}, {Source: gpu.LimitMPS, Bytes: 1 << 60}}}
+	state := s.watch(o, 0, time.Minute)
+	if x := state.Limited; len(x) != 1 || x[0].Memory.Total.V != 16<<30 || len(state.Processes) != 2 || len(state.Processes[0].Limits) != 1 {
+		t.Errorf("limited %+v of processes %+v", x, state.Processes)
+	}
+	out.says(t, 1, "source=dmem of=/pods/a/main")
+	out.says(t, 1, "source=mps of=process-7-1")
+	out.says(t, 2, "a limit on GPU memory cannot be read, is 0, or is above the memory of the GPU")
 }
 
-// works reports whether the last reading of a group succeeded.
-func works(s *State, group string) bool {
-	return slices.ContainsFunc(s.Collectors, func(f FamilyState) bool { return f.Name == group && f.Success })
+// limiting are probes that tell a limit of each process.
+type limiting struct{ *probes }
+
+func (limiting) Of(gpu.ProcessID) []allocator.Record {
+	return []allocator.Record{{Allocator: gpu.Allocator{Framework: "torch", Reserved: gpu.Some(uint64(3 << 30)), Limit: gpu.Some(uint64(16 << 30))}}}
+}
+
+func (limiting) SitesOn(string, *gpu.Sample, *gpu.Process) *allocator.Sites { return nil }
+
+// TestLimitOfProbe has a probe tell the limit of a process: it is judged as that.
+func TestLimitOfProbe(t *testing.T) {
+	o := offline(t)
+	o.loop.sampler.cfg.Allocators = limiting{&probes{}}
+	s := sharedGPU{func(float64) float64 { return 4 }, 10, nil}
+	if x := s.watch(o, 0, time.Minute).Limited; len(x) != 2 || x[0].Of != "process-7-1" || x[0].Memory.Total.V != 17<<30 || x[1].Memory.Total.V != 23<<30 {
+		t.Errorf("limited %+v", x)
+	}
 }
 
 // run judges samples of others every 10 s.
@@ -246,10 +242,11 @@ func crashLoopAt(t *testing.T, limit gpu.Limit) {
 	state = run(o, 40*time.Minute, 65*time.Minute, func(at time.Duration) *gpu.Sample {
 		sample := s.at(at)
 		sample.Processes = sample.Processes[1:]
+		sample.Processes[0].Owner = &gpu.Owner{Process: at.String()}
 		sample.Processes[0].Limits = []gpu.Limit{{Source: gpu.LimitDmem, Of: at.String(), Bytes: 16 << 30}}
 		return sample
 	})
-	if !slices.ContainsFunc(state.Findings, func(f FindingState) bool { return f.CrashLoop && f.Of == limit.Of && f.Pod == "a" }) {
+	if !slices.ContainsFunc(state.Findings, func(f FindingState) bool { return f.CrashLoop && f.IsLimit() && f.Pod == "a" }) {
 		t.Errorf("among many other limits: %+v", state.Findings)
 	}
 	// It never starts again: the finding ends, and the limit is not shown.
@@ -339,26 +336,29 @@ func TestFirstEnd(t *testing.T) {
 	grows := full
 	grows.OOM, grows.OOMDue = detector.Of(10), true
 	list = firstEnd([]FindingState{{Finding: grows}, {MemoryKey: key, Finding: full}}, nil)
-	equal(t, list, []FindingState{of(whole, serve, 10, true), {key, full}}, "what is no growth, beside growth")
+	equal(t, list, []FindingState{{Finding: grows}}, "what is no growth, beside growth")
 }
 
-// TestNextLife has a process with a limit of its own after one has ended: its memory goes on if it has the same labels.
+// TestNextLife has a process with a limit after one has ended: its memory goes on if it has the same labels.
 func TestNextLife(t *testing.T) {
 	serve, train := &gpu.Owner{Process: "serve"}, &gpu.Owner{Process: "train"}
-	limit := gpu.Limit{Source: gpu.LimitMPS, Bytes: 1 << 30}
+	first := aProcess + "7"
 	for name, c := range map[string]struct {
 		process gpu.Process
+		of      string
 		same    bool
 	}{
-		"the same":                {gpu.Process{ID: gpu.ProcessID{PID: 8}, Owner: serve}, true},
-		"another program":         {gpu.Process{ID: gpu.ProcessID{PID: 8}, Owner: train}, false},
-		"on another GPU instance": {gpu.Process{ID: gpu.ProcessID{PID: 8}, Owner: serve, Instance: gpu.Some(uint32(1))}, false},
+		"the same":                {process: gpu.Process{Owner: serve}, of: aProcess + "8", same: true},
+		"another program":         {process: gpu.Process{Owner: train}, of: aProcess + "8"},
+		"on another GPU instance": {process: gpu.Process{Owner: serve, Instance: gpu.Some(uint32(1))}, of: aProcess + "8"},
+		"beside the first":        {process: gpu.Process{Owner: serve, Limits: []gpu.Limit{{Of: first}}}, of: aProcess + "8"},
+		"in a new control group":  {process: gpu.Process{Owner: serve}, of: "/docker/b", same: true},
 	} {
 		l := offline(t).loop
-		before := l.newMemory(MemoryState{MemoryKey: MemoryKey{ID: gpu.ProcessID{PID: 7}}, Who: finding.Of(serve)})
+		before := l.newMemory(MemoryState{MemoryKey: MemoryKey{Of: first}, Who: finding.Of(serve)})
 		l.memories[before.MemoryKey] = before
-		l.bound(&c.process, &limit)
-		if now := l.memories[keyIn(&c.process, &limit)]; now == nil || now == before != c.same || len(l.memories) != map[bool]int{true: 2, false: 3}[c.same] {
+		l.bound(&gpu.Sample{Processes: []gpu.Process{c.process}}, &c.process, c.of)
+		if now := l.memories[MemoryKey{c.process.Instance, c.of}]; now == nil || now == before != c.same || len(l.memories) != map[bool]int{true: 2, false: 3}[c.same] {
 			t.Errorf("%s: %d memories", name, len(l.memories))
 		}
 	}
@@ -491,6 +491,9 @@ func TestLimitsOfAPod(t *testing.T) {
 		if len(state.Workloads) != 1 || state.Workloads[0].Used != (4+c.sidecarUses)<<30 || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %+v", name, state.Workloads)
 		}
+		if x := state.Limited[0]; (x.Of == pod.Of) != (x.Who == finding.Who{Namespace: "ml", Pod: "a"}) { // what both containers have in common
+			t.Errorf("%s: %+v", name, x.Who)
+		}
 	}
 }
 
@@ -500,7 +503,7 @@ func TestLimitsBeforeTheFirstAnswer(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	var answer gpu.Owner
 	done := false
-	table := newProcessTable(Config{Owners: &owners{owner: func(gpu.ProcessID) (*gpu.Owner, bool) { return &answer, done }}}, "GPU-0", "0", func() *jobsState { return nil })
+	table := newProcessTable(Config{Logger: log.NewNopLogger(), Owners: &owners{owner: func(gpu.ProcessID) (*gpu.Owner, bool) { return &answer, done }}}, "GPU-0", "0", func() *jobsState { return nil })
 	known := gpu.Owner{ContainerID: id, Namespace: "ml", Pod: "a", Container: "main", Variables: "CUDA_DEVICE_MEMORY_LIMIT=20g"}
 	table.entries[processKey{id: gpu.ProcessID{PID: 7, Start: 1}}] = &processEntry{owner: &known}
 	s := sharedGPU{func(float64) float64 { return 4 }, 10, nil}

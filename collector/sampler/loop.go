@@ -227,15 +227,15 @@ func (l *loop) publish(sample *gpu.Sample) {
 	if l.slow = !l.slowAt.OK || sample.T < l.slowAt.V || sample.T-l.slowAt.V >= l.sampler.cfg.SlowInterval || sample.Step != 0; l.slow {
 		l.slowAt = gpu.Some(sample.T)
 	}
-	unresolved := l.processes.note(sample)
 	if l.sampler.cfg.Allocators != nil {
 		allocator.Attribute(l.sampler.cfg.Allocators.Of, l.info.UUID, sample)
 	}
+	unresolved := l.processes.note(sample)
 	state := &DeviceState{
 		Info: l.info, Up: true, SampleTime: sample.Time,
 		MemoryState: MemoryState{Memory: sample.Memory}, MIGEnabled: sample.MIGEnabled, Status: l.status,
 		Unattributed: unattributed(l.info, sample), ProcessesKnown: sample.ProcessesKnown, ProcessCount: len(sample.Processes),
-		unresolved: unresolved, unusable: l.processes.unusable, readings: l.readings,
+		unresolved: unresolved, readings: l.readings,
 	}
 	l.logBlind(sample)
 	if sample.Memory.Used.OK {

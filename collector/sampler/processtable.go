@@ -6,10 +6,13 @@ package sampler
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-kit/log/level"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/allocator"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -35,11 +38,10 @@ type processTable struct {
 	uuid, index string
 	jobs        func() *jobsState
 	// entries are the processes of the last sample, and those that ended while the detector knows them.
-	entries map[processKey]*processEntry
-	begun   bool // a sample has been noted
-	renamed bool // the owner of a process has changed with the last sample
-	// unusable names a limit of the last sample that bounds nothing; "" if all do.
-	unusable string
+	entries  map[processKey]*processEntry
+	begun    bool            // a sample has been noted
+	renamed  bool            // the owner of a process has changed with the last sample
+	unusable map[string]bool // the sources of limits that bound nothing, as the log has them
 	rank     []*processEntry // scratch
 }
 
@@ -78,14 +80,14 @@ var (
 )
 
 func newProcessTable(cfg Config, uuid, index string, jobs func() *jobsState) processTable {
-	return processTable{cfg: cfg, uuid: uuid, index: index, jobs: jobs, entries: map[processKey]*processEntry{}}
+	return processTable{cfg: cfg, uuid: uuid, index: index, jobs: jobs, entries: map[processKey]*processEntry{}, unusable: map[string]bool{}}
 }
 
 func keyOf(p *gpu.Process) processKey { return processKey{p.ID, p.Instance} }
 
 // note fills in the owners of the sample's processes, and the limits of these. It returns how many could not be looked up.
 func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
-	t.renamed, t.unusable = false, ""
+	t.renamed = false
 	ctx, cancel := context.WithTimeout(context.Background(), ownersWithin)
 	defer cancel()
 	for i := range sample.Processes {
@@ -120,13 +122,20 @@ func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
 	return unresolved
 }
 
-// limit adds the limits of the process's container to those of its control groups. It leaves out those that bound nothing.
+// limit adds the limits of the process's container to those of its control groups. It leaves out those that bound nothing, and says so once
+// of each source.
 func (t *processTable) limit(o *gpu.Owner, p *gpu.Process, m gpu.Memory) {
 	all := slices.Concat(p.Limits, workload.Limits(o, t.uuid))
 	p.Limits = nil
 	for _, l := range all {
+		if l.Of == "" {
+			l.Of = fmt.Sprintf("%s%d-%d", aProcess, p.ID.PID, p.ID.Start)
+		}
 		if l.Bytes == 0 || m.Total.OK && l.Bytes > m.Total.V {
-			t.unusable = l.Source + " of " + cmp.Or(l.Of, "a process")
+			if !t.unusable[l.Source] {
+				level.Warn(t.cfg.Logger).Log("msg", "a limit on GPU memory cannot be read, is 0, or is above the memory of the GPU", "gpu", t.index, "source", l.Source, "of", l.Of)
+			}
+			t.unusable[l.Source] = true
 			continue
 		}
 		// The next run of a container has another ID, and the same limits. A group without an ID may be that of a whole pod.

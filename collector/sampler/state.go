@@ -87,7 +87,6 @@ type DeviceState struct {
 	Allotments        []AllotmentState // ordered by instance and names
 
 	unresolved int           // processes that could not be looked up
-	unusable   string        // a limit that bounds nothing; "" if all bound something
 	readings   []FamilyState // how the last reading of each group went
 }
 
@@ -102,12 +101,11 @@ type XIDState struct {
 // an instance alone is that of the instance. The others are limits.
 type MemoryKey struct {
 	Instance gpu.Opt[uint32] `json:"gpu_instance,omitzero"`
-	Of       string          `json:"of,omitzero"`      // of a limit on a control group; see gpu.Limit
-	ID       gpu.ProcessID   `json:"process,omitzero"` // of a limit on one process
+	Of       string          `json:"of,omitzero"` // of a limit, as gpu.Limit has it
 }
 
 // IsLimit reports whether the memory is a limit, and not that of a GPU or GPU instance.
-func (k MemoryKey) IsLimit() bool { return k.Of != "" || k.ID != gpu.ProcessID{} }
+func (k MemoryKey) IsLimit() bool { return k.Of != "" }
 
 // Scope is the value of the label scope.
 func (k MemoryKey) Scope() string {

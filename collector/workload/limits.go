@@ -31,7 +31,7 @@ const maxVariables = 2 << 10
 
 // Limits returns the limits on the memory of a GPU that the variables of the owner's container set: HAMi's on all of its processes,
 // that of MPS on each.
-func Limits(o *gpu.Owner, uuid string) (limits []gpu.Limit) {
+func Limits(o *gpu.Owner, uuid string) []gpu.Limit {
 	if o.Variables == "" {
 		return nil
 	}
@@ -41,16 +41,12 @@ func Limits(o *gpu.Owner, uuid string) (limits []gpu.Limit) {
 		values[name] = value
 	}
 	number := strconv.Itoa(slices.Index(strings.Split(values[visibleDevices], ","), uuid)) // -1 is none
-	if bytes := parseLimit(cmp.Or(values[hamiLimit+"_"+number], values[hamiLimit])); bytes > 0 {
-		limits = append(limits, gpu.Limit{Source: gpu.LimitHAMi, Of: o.ContainerID, Bytes: bytes})
-	}
-	for part := range strings.SplitSeq(values[mpsLimit], ",") {
-		device, size, _ := strings.Cut(strings.TrimSpace(part), "=")
-		if bytes := parseLimit(size); bytes > 0 && device == number {
-			limits = append(limits, gpu.Limit{Source: gpu.LimitMPS, Bytes: bytes})
-		}
-	}
-	return limits
+	_, mps, _ := strings.Cut(","+strings.ReplaceAll(values[mpsLimit], " ", ""), ","+number+"=")
+	mps, _, _ = strings.Cut(mps, ",")
+	return slices.DeleteFunc([]gpu.Limit{
+		{Source: gpu.LimitHAMi, Of: o.ContainerID, Bytes: parseLimit(cmp.Or(values[hamiLimit+"_"+number], values[hamiLimit]))},
+		{Source: gpu.LimitMPS, Bytes: parseLimit(mps)},
+	}, func(l gpu.Limit) bool { return l.Bytes == 0 })
 }
 
 // units are those of sizes, in lower case, as powers of 2.
@@ -80,9 +76,7 @@ func environment(ctx context.Context, socket, containerID string) (string, error
 	if code := status.Code(err); err != nil && !slices.Contains([]codes.Code{codes.NotFound, codes.PermissionDenied}, code) {
 		return "", fmt.Errorf("ask the runtime at %s for the limits of a container: %w", socket, err)
 	}
-	if json.Unmarshal([]byte(answer.GetInfo()["info"]), &spec) != nil { // that of containerd and of CRI-O
-		return "", nil
-	}
+	_ = json.Unmarshal([]byte(answer.GetInfo()["info"]), &spec) // that of containerd and of CRI-O; others have none
 	var kept strings.Builder
 	for _, v := range spec.RuntimeSpec.Process.Env {
 		name, _, _ := strings.Cut(v, "=")

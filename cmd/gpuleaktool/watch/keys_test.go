@@ -87,15 +87,15 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestPageOfLimit leads to the card of the limit, not to that of its GPU, which is below it.
+// TestPageOfLimit leads to the cards of the limits of a pod and of its container, not to that of their GPU, which is below them.
 func TestPageOfLimit(t *testing.T) {
 	k := typing(t, "http://node7/gpu")
 	labels := map[string]string{"gpu": "7", "uuid": "GPU-7", "pod": "agent"}
 	k.data = &verdicts.Data{Devices: []verdicts.Device{{
 		Labels: map[string]string{"gpu": "7", "uuid": "GPU-7"}, Title: "GPU 7 of node7", Up: true,
-		Limited: []verdicts.Part{{Labels: labels, Path: "gpu-7-limit-agent-00000000", Domain: verdicts.Domain{Verdict: &verdicts.Verdict{Seconds: new(60.0)}}}},
+		Limited: []verdicts.Part{{Labels: labels, Path: "a", Domain: verdicts.Domain{Verdict: &verdicts.Verdict{Seconds: new(60.0)}}}, {Labels: labels, Path: "b"}},
 	}}}
-	for typed, want := range map[string]string{down + "o": "http://node7/gpu/predict#gpu-7-limit-agent-00000000", down + down + "o": "http://node7/gpu/predict#GPU-7"} {
+	for typed, want := range map[string]string{down + "o": "http://node7/gpu/predict#a", strings.Repeat(down, 3) + "o": "http://node7/gpu/predict#b", down + down + "o": "http://node7/gpu/predict#GPU-7"} {
 		k.chosen = ""
 		if k.press(typed); k.answer != want || !strings.HasPrefix(k.row(), "GPU 7 of node7") {
 			t.Errorf("%s: %q, want %q", k.row(), k.answer, want)

@@ -202,7 +202,7 @@ func memories(d *verdicts.Data) (rows []row) {
 		for i := range dev.Limited {
 			x := &dev.Limited[i]
 			add(name+", limit of "+plain(cmp.Or(x.Labels["pod"], x.Labels["slurm_job"], x.Labels["process"])), x.Labels, x.Memory, &x.Domain)
-			rows[len(rows)-1].anchor = x.Path
+			rows[len(rows)-1].id, rows[len(rows)-1].anchor = x.Path, x.Path // two may have the same labels
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.order, b.order) })

@@ -147,8 +147,7 @@ func PathOf(m *sampler.Domain) string {
 		name += fmt.Sprintf("-mig-%d", m.Instance.V)
 	}
 	if m.IsLimit() {
-		of := cmp.Or(m.Of, fmt.Sprintf("process-%d", m.ID.PID))
-		name += fmt.Sprintf("-limit-%s-%08x", odd.ReplaceAllString(path.Base(of), "-"), crc32.ChecksumIEEE([]byte(of))) // many groups are called main
+		name += fmt.Sprintf("-limit-%s-%08x", odd.ReplaceAllString(path.Base(m.Of), "-"), crc32.ChecksumIEEE([]byte(m.Of))) // many groups are called main
 	}
 	return name
 }
