@@ -7,7 +7,6 @@ package finding
 
 import (
 	"cmp"
-	"reflect"
 	"slices"
 	"time"
 
@@ -60,13 +59,16 @@ func Of(o *gpu.Owner) Who {
 
 // Common returns the labels that both have. Labels that differ are empty.
 func (w Who) Common(other Who) Who {
-	mine, theirs := reflect.ValueOf(&w).Elem(), reflect.ValueOf(other)
-	for i := range mine.NumField() {
-		if !mine.Field(i).Equal(theirs.Field(i)) {
-			mine.Field(i).SetZero()
+	both := func(a, b string) string {
+		if a == b {
+			return a
 		}
+		return ""
 	}
-	return w
+	return Who{
+		Namespace: both(w.Namespace, other.Namespace), Pod: both(w.Pod, other.Pod), Container: both(w.Container, other.Container),
+		SlurmJob: both(w.SlurmJob, other.SlurmJob), Process: both(w.Process, other.Process), User: both(w.User, other.User),
+	}
 }
 
 // AsWhole returns the pod or job; without one, the same labels.

@@ -22,7 +22,7 @@ import (
 // It asks as often as for the MIG mode, and at once for a group that is new. What cannot be read harms nothing else.
 func (r *reading) limits(group string) []gpu.Limit {
 	limits, known := r.device.processes.limits[group]
-	if known || len(group) < 2 || strings.HasPrefix(group, "/../") {
+	if known || len(group) < 2 || strings.HasPrefix(group+"/", "/../") {
 		return limits
 	}
 	folder := filepath.Join(r.device.source.cfg.SysFS, "fs/cgroup", group)

@@ -32,8 +32,10 @@ func (l *loop) limits(sample *gpu.Sample) (list []MemoryState) {
 		}
 	}
 	for key, m := range l.memories {
+		who := m.Who
 		if key.IsLimit() && m.sum(sample) {
 			list = append(list, m.MemoryState)
+			m.Who = who // layOut compares it
 		}
 	}
 	slices.SortFunc(list, func(a, b MemoryState) int { // a control group before those in it
@@ -52,7 +54,7 @@ func (l *loop) bound(sample *gpu.Sample, p *gpu.Process, of string) {
 	m := l.newMemory(MemoryState{MemoryKey: key, Profile: finding.LimitProfile})
 	for _, last := range l.memories {
 		ended := !slices.ContainsFunc(sample.Processes, func(p gpu.Process) bool { return last.Has(&p) })
-		if ended && last.IsLimit() && last.Instance == p.Instance && last.Who == finding.Of(p.Owner) {
+		if ended && last.IsLimit() && last.Instance == p.Instance && last.Who == finding.Of(p.Owner) && (m.MemoryKey == key || m.Of < last.Of) {
 			m = last
 		}
 	}
