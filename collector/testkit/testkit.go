@@ -7,6 +7,7 @@ package testkit
 import (
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -55,5 +56,13 @@ func Golden(t testing.TB, path, got string) {
 	}
 	if got != Read(t, path) {
 		t.Errorf("differs from %s; see what changed with go test . -update and git diff\n%.3000s", path, got)
+	}
+}
+
+// Near ends the test where got is not want, give or take a share of it.
+func Near(t testing.TB, what string, got, want, relative float64) {
+	t.Helper()
+	if math.IsNaN(got) || math.Abs(got-want) > relative*math.Abs(want) {
+		t.Fatalf("%s is %.17g, want %.17g within %g of it", what, got, want, relative)
 	}
 }

@@ -4,8 +4,6 @@
 package process
 
 import (
-	"fmt"
-	"testing"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
@@ -25,11 +23,3 @@ func defaults() *series.Config {
 }
 
 func seconds(n int) time.Duration { return start + time.Duration(n)*time.Second }
-
-// equal checks that got is want. The format tells of what they are.
-func equal[T comparable](t testing.TB, got, want T, format string, args ...any) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: got %v, want %v", fmt.Sprintf(format, args...), got, want)
-	}
-}
