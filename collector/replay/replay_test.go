@@ -13,7 +13,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -41,9 +40,7 @@ var must = testkit.Must
 // equal checks that got is want, part by part. The format tells of what they are.
 func equal[T any](t testing.TB, got, want T, format string, args ...any) {
 	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
-	}
+	testkit.Equal(t, got, want, format, args...)
 }
 
 // devicesOf returns the devices of a source, which the test closes.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,9 +29,7 @@ var must = testkit.Must
 // equal checks that got is want, part by part. The format tells of what they are.
 func equal[T any](t testing.TB, got, want T, format string, args ...any) {
 	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
-	}
+	testkit.Equal(t, got, want, format, args...)
 }
 
 // scriptSource is a source whose every answer the test decides.

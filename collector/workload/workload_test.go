@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,9 +34,7 @@ var must = testkit.Must
 // equal checks that got is want, part by part. The format tells of what they are.
 func equal[T any](t testing.TB, got, want T, format string, args ...any) {
 	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
-	}
+	testkit.Equal(t, got, want, format, args...)
 }
 
 const (
