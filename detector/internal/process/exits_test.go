@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -257,3 +258,17 @@ func TestUnreleasedIsBounded(t *testing.T) {
 		t.Errorf("%d are named of those that came one after the other", n)
 	}
 }
+
+const (
+	mib = stat.Bytes(1 << 20)
+	gib = stat.Bytes(1 << 30)
+	// start is when tests begin: 0 would mean "never" in many a field.
+	start = 1000 * time.Hour
+)
+
+func defaults() *series.Config {
+	cfg := series.DefaultConfig()
+	return &cfg
+}
+
+func seconds(n int) time.Duration { return start + time.Duration(n)*time.Second }
