@@ -230,14 +230,6 @@ func TestBacktestErrors(t *testing.T) {
 	}
 }
 
-func TestInterruptedBacktest(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if code, stdout, _ := tool(ctx, "backtest", "testdata/leak.csv", "testdata/healthy.csv"); code != exitWrong || stdout != "" {
-		t.Errorf("exit code %d, %q", code, stdout)
-	}
-}
-
 // crashes is a log of a program that fills its GPU of 16 GiB and ends, twice, beside a server. It begins at that hour of a day.
 func crashes(t *testing.T, uuid string, hour int) string {
 	t.Helper()

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // Update asks to rewrite the golden files.
@@ -65,4 +67,26 @@ func Near(t testing.TB, what string, got, want, relative float64) {
 	if math.IsNaN(got) || math.Abs(got-want) > relative*math.Abs(want) {
 		t.Fatalf("%s is %.17g, want %.17g within %g of it", what, got, want, relative)
 	}
+}
+
+// Devices returns the devices of a source, which the test closes.
+func Devices(t testing.TB, src gpu.Source, err error) []gpu.Device {
+	t.Helper()
+	Must(t, err)
+	t.Cleanup(func() { src.Close() })
+	devices, err := src.Devices(t.Context())
+	Must(t, err)
+	return devices
+}
+
+// Next waits for the next sample of a device, of which it has missed none, and reads it.
+func Next(t testing.TB, d gpu.Device) gpu.Sample {
+	t.Helper()
+	missed, err := d.Wait(t.Context())
+	if err != nil || missed != 0 {
+		t.Fatalf("Wait: missed %d, %v", missed, err)
+	}
+	s, err := d.Read(t.Context())
+	Must(t, err)
+	return s
 }
