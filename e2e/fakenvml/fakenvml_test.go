@@ -80,6 +80,14 @@ func (r *rig) log() Calls {
 	return c
 }
 
+// has checks how many GPUs there are.
+func (r *rig) has(want int) {
+	r.t.Helper()
+	n, ret := r.nvml.DeviceGetCount()
+	ok(r.t, "count", ret)
+	same(r.t, "count", n, want)
+}
+
 func (r *rig) device(i int) nvml.Device {
 	r.t.Helper()
 	d, ret := r.nvml.DeviceGetHandleByIndex(i)
@@ -109,20 +117,6 @@ func same(t *testing.T, what string, got, want any) {
 	}
 }
 
-// got checks a call's answer against the model: got(t, "what")(device.GetX())(want).
-func got[T any](t *testing.T, what string) func(T, nvml.Return) func(any) {
-	return func(v T, ret nvml.Return) func(any) {
-		return func(want any) {
-			t.Helper()
-			if ret != nvml.SUCCESS {
-				t.Errorf("%s: %v", what, ret)
-				return
-			}
-			same(t, what, v, want)
-		}
-	}
-}
-
 // eventually polls until cond holds.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
@@ -142,11 +136,13 @@ func TestEnumerateAtInit(t *testing.T) {
 	last := n.GPUs[1]
 	n.GPUs = append(NewNode(4).GPUs[2:3], n.GPUs...)
 	r.write()
-	got[int](t, "count")(r.nvml.DeviceGetCount())(2)
-	got[string](t, "second")(r.device(1).GetUUID())(last.UUID)
+	r.has(2)
+	second, ret := r.device(1).GetUUID()
+	ok(t, "second", ret)
+	same(t, "second", second, last.UUID)
 	ok(t, "Shutdown", r.nvml.Shutdown())
 	ok(t, "Init", r.nvml.Init())
-	got[int](t, "count after Init")(r.nvml.DeviceGetCount())(3)
+	r.has(3)
 }
 
 func TestInitErrors(t *testing.T) {
@@ -161,7 +157,7 @@ func TestInitErrors(t *testing.T) {
 	is(t, "fourth Init", r.nvml.Init(), nvml.SUCCESS)
 	same(t, "references", r.log().References, 2)
 	ok(t, "Shutdown", r.nvml.Shutdown())
-	got[int](t, "count")(r.nvml.DeviceGetCount())(1)
+	r.has(1)
 	ok(t, "Shutdown", r.nvml.Shutdown())
 	is(t, "one Shutdown more", r.nvml.Shutdown(), nvml.ERROR_UNINITIALIZED)
 	same(t, "calls without Init", r.log().Uninitialized, 1)
