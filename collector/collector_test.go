@@ -97,23 +97,13 @@ func TestGolden(t *testing.T) {
 }
 
 func TestFamilies(t *testing.T) {
-	want := []FamilyInfo{
-		{"allocator", true},
-		{"clocks", true},
-		{"detector", true},
-		{"ecc", true},
-		{"memory", true},
-		{"mig", true},
-		{"nvlink", false},
-		{"pcie", true},
-		{"power", true},
-		{"process", true},
-		{"thermal", true},
-		{"utilization", true},
-		{"workload", true},
-		{"xid", true},
+	var off []string
+	for _, f := range Families() { // the golden files have their names
+		if !f.Default {
+			off = append(off, f.Name)
+		}
 	}
-	testkit.Equal(t, Families(), want, "families")
+	testkit.Equal(t, off, []string{"nvlink"}, "families that are not on by default")
 	for name, on := range map[string]bool{"gpu_nvlink_up": false, "gpu_memory_used_bytes": true} {
 		testkit.Equal(t, gather(t, newCollector(t, fixture(), Options{}))[name] != nil, on, "%s is exported by default", name)
 	}
@@ -427,4 +417,172 @@ func BenchmarkCollect(b *testing.B) {
 		}
 		b.SetBytes(int64(text.Len()))
 	})
+}
+
+// readmeLabels is the table of labels.
+const readmeLabels = `| labels of | |
+|---|---|
+| a GPU | %s |
+| a GPU instance (MIG) | %s |
+| a process | %s |
+| a workload: a pod or job with two processes or more on a GPU | %s |
+| a finding: what alerts say of a memory, with the labels of the culprit | %s |
+`
+
+// TestReadme holds the tables of README.md to those of the package.
+func TestReadme(t *testing.T) {
+	code := func(labels []string) string { return "`" + strings.Join(labels, "`, `") + "`" }
+	var b strings.Builder
+	fmt.Fprintf(&b, readmeLabels, code(scopeLabels[ofGPU]), code(scopeLabels[ofInstance]), code(scopeLabels[ofProcess]), code(scopeLabels[ofWorkload]), code(scopeLabels[ofFinding]))
+	for _, f := range families {
+		flag := ""
+		switch {
+		case f.always:
+			flag = "Always on.\n\n"
+		case !f.enabled:
+			flag = "Off by default.\n\n"
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s| series | of | |\n|---|---|---|\n", f.name, flag)
+		rows := map[string][]metric{}
+		for _, m := range f.metrics {
+			rows[readmeGeneral(m)] = append(rows[readmeGeneral(m)], m)
+		}
+		for _, m := range f.metrics {
+			b.WriteString(readmeRow(rows[readmeGeneral(m)]))
+			delete(rows, readmeGeneral(m))
+		}
+	}
+	const begin = "<!-- go test ./collector -run Readme -update writes what follows. -->\n"
+	head, _, found := strings.Cut(testkit.Read(t, "README.md"), begin)
+	if !found {
+		t.Fatal("README.md has no place for the tables")
+	}
+	testkit.Golden(t, "README.md", head+begin+b.String())
+}
+
+// readmeGeneral is what a metric says of any memory. Those of several scopes that say the same have one row.
+func readmeGeneral(m metric) string {
+	help := strings.NewReplacer(
+		"the used memory of the GPU instance", "the memory", "the used memory of the GPU", "the memory", "the GPU memory of the process", "the memory", "the summed GPU memory of the pod or job", "the memory",
+		"the GPU instance (its", "the GPU (its", "the memory of the GPU instance is full", "the memory of the GPU is full", "on the GPU instance before", "on the GPU before", "the pod or job", "the process", "this pod or job", "this process",
+		"gpu_mig_", "gpu_", "gpu_process_", "gpu_", "gpu_workload_", "gpu_").Replace(m.help)
+	return strings.NewReplacer("gpu_mig_", "", "gpu_process_", "", "gpu_workload_", "", "gpu_", "").Replace(m.name) + help
+}
+
+// readmeRow is the row of metrics that differ in their scopes alone. It has the help of the first.
+func readmeRow(metrics []metric) string {
+	if len(metrics) == 0 {
+		return ""
+	}
+	var names, scopes []string
+	m, own := metrics[0], ""
+	if len(m.labels) > 0 {
+		own = "{" + strings.Join(m.labels, ",") + "}"
+	}
+	for _, m := range metrics {
+		names = append(names, "`"+m.name+own+"`")
+		scopes = append(scopes, [numScopes]string{ofExporter: "node", ofGPU: "GPU", ofInstance: "GPU instance", ofProcess: "process", ofWorkload: "workload", ofUnreleased: "process that has ended", ofFinding: "finding"}[m.scope])
+	}
+	name := strings.Join(names, ", ")
+	if m.down {
+		name += " †"
+	}
+	// The head of the page says what these do.
+	help := strings.NewReplacer("|", `\|`, "\n", " ", " (1 or 0)", "", " (0 to 1)", "",
+		", in bytes per second", "", ", in bytes", "", " in bytes", "", ", in seconds since the Unix epoch", "", ", in seconds", "", " in hertz", "", ", in watts", "", " in watts", "",
+		" in joules", "", " in degrees Celsius", "").Replace(strings.TrimSuffix(m.help, findingHelp))
+	return fmt.Sprintf("| %s | %s | %s |\n", name, strings.Join(scopes, ", "), help)
+}
+
+// seriesOf returns the series of s: the name with the labels, and their number by family.
+func seriesOf(t *testing.T, s *sampler.State, o Options) (series map[string]string, byFamily map[string]int, windows int) {
+	t.Helper()
+	series, byFamily = map[string]string{}, map[string]int{}
+	owners := map[string]string{} // the family of each metric
+	for _, f := range families {
+		for _, m := range f.metrics {
+			if owner, there := owners[m.name]; there {
+				t.Errorf("%s is one of %s and of %s", m.name, owner, f.name)
+			}
+			owners[m.name] = f.name
+		}
+	}
+	for name, mf := range gather(t, newCollector(t, s, o)) {
+		for _, m := range mf.GetMetric() {
+			series[fmt.Sprint(name, m.GetLabel())] = name
+			byFamily[owners[name]]++
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "window" && l.GetValue() == "10m" {
+					windows++
+				}
+			}
+		}
+	}
+	return series, byFamily, windows
+}
+
+// TestDetailKeepsWhatAlertsAsk compares what the alerts see of processes in full detail and in less: leaking ones, growing
+// ones, and those that do neither.
+func TestDetailKeepsWhatAlertsAsk(t *testing.T) {
+	s := still(crowd(2, 6))
+	for _, d := range s.Devices {
+		for i, pattern := range []detector.Pattern{detector.PatternStable, detector.PatternZombie, detector.PatternFragmentation} {
+			d.Processes[i].Verdict.Pattern = pattern
+		}
+		d.Processes[3].Verdict = verdict(200, true)
+		d.Processes[4].Verdict = verdict(200, false)
+	}
+	asked := map[string]bool{}
+	for _, name := range regexp.MustCompile(`\bgpu_process_\w+`).FindAllString(testkit.Read(t, "../dashboards/alerts.yaml"), -1) {
+		asked[name] = true
+	}
+	all, _, _ := seriesOf(t, s, Options{})
+	less, _, _ := seriesOf(t, s, Options{ProcessDetail: DetailGrowing})
+	left := 0
+	for id, name := range all {
+		if _, there := less[id]; there {
+			continue
+		}
+		left++
+		// The rules take these only of a process that takes part in what fills the memory: that one grows.
+		if asked[name] && name != "gpu_process_leak_slope_bytes_per_second" && name != "gpu_process_seconds_to_oom" {
+			t.Errorf("an alert asks for %s, which less detail leaves out", id)
+		}
+	}
+	if left == 0 {
+		t.Error("less detail leaves nothing out")
+	}
+	for id := range less {
+		if all[id] == "" {
+			t.Errorf("%s is there in less detail only", id)
+		}
+	}
+}
+
+// TestSeriesTable holds the table of docs/operating.md against what a scrape has.
+func TestSeriesTable(t *testing.T) {
+	const file, begin, end = "../docs/operating.md", "<!-- series -->\n", "<!-- end of series -->"
+	_, all, windows := seriesOf(t, still(crowd(8, 8)), Options{})
+	_, less, _ := seriesOf(t, still(crowd(8, 8)), Options{ProcessDetail: DetailGrowing})
+	_, bare, bareWindows := seriesOf(t, crowd(8, 0), Options{})
+	var b strings.Builder
+	b.WriteString("| collector | 8 GPUs of 8 processes | with `growing` | of a GPU | of a process |\n|---|---|---|---|---|\n")
+	total := [2]int{}
+	for _, f := range families {
+		if all[f.name] > 0 {
+			fmt.Fprintf(&b, "| `%s` | %d | %d | %.3g | %.3g |\n", f.name, all[f.name], less[f.name], float64(bare[f.name])/8, float64(all[f.name]-bare[f.name])/64)
+			total[0], total[1] = total[0]+all[f.name], total[1]+less[f.name]
+		}
+	}
+	if total[0] >= 3000 || total[1] > 1200 { // what a scrape of it may be
+		t.Errorf("%d series, and %d in less detail", total[0], total[1])
+	}
+	fmt.Fprintf(&b, "| together | %d | %d | | |\n", total[0], total[1])
+	fmt.Fprintf(&b, "| of these, one `--detector.window` | %d | | %d | %d |\n", windows, bareWindows/8, (windows-bareWindows)/64)
+	head, rest, found := strings.Cut(testkit.Read(t, file), begin)
+	_, tail, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		t.Fatalf("%s has no place for the table", file)
+	}
+	testkit.Golden(t, file, head+begin+b.String()+end+tail)
 }

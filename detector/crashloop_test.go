@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/process"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
@@ -364,7 +365,7 @@ func TestCrashLoopIsJudgedByItsRules(t *testing.T) {
 			}
 			return cfg
 		}), nil)
-		equal(t, all.lives, c.want, "%s: the lives in which the verdict changed", name)
+		testkit.Equal(t, all.lives, c.want, "%s: the lives in which the verdict changed", name)
 	}
 }
 
@@ -565,7 +566,7 @@ func TestProgramHasNoSum(t *testing.T) {
 		}
 	}
 	d.Reconfigure()
-	equal(t, groupOf(&Member[int]{Group: "ml/loop", Program: "loop.py"}), groupName{Name: "ml/loop"}, "as what a program in a pod is known")
+	testkit.Equal(t, groupOf(&Member[int]{Group: "ml/loop", Program: "loop.py"}), groupName{Name: "ml/loop"}, "as what a program in a pod is known")
 }
 
 // A process of a loop that leaks by itself is the same leak of the GPU, from its beginning to its end, and
@@ -733,7 +734,7 @@ func TestConfidenceOfALoop(t *testing.T) {
 		r := crashLoop{N: n, Proven: true}
 		near(t, "confidence", r.confidence(), want, 1e-9)
 		r.Paused = true
-		equal(t, r.confidence(), 0, "confidence of a paused loop of %d lives", n)
+		testkit.Equal(t, r.confidence(), 0, "confidence of a paused loop of %d lives", n)
 	}
 }
 
@@ -813,7 +814,7 @@ func TestWhoOutlivesALoop(t *testing.T) {
 		s := running(r, time.Minute, c.lived, 10*gib, c.rate)
 		now := s.Last
 		r.next(s, 0, now)
-		equal(t, r.N, c.n, "%s: lives", c.name)
+		testkit.Equal(t, r.N, c.n, "%s: lives", c.name)
 		if look := now + r.Longest/outliveLook; c.rate > 0 && r.Look != look {
 			t.Errorf("%s: looked at again at %s", c.name, r.Look-now)
 		}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 func TestSteadyLeakIsFoundAndForecast(t *testing.T) {
@@ -43,7 +45,7 @@ func TestSteadyLeakIsFoundAndForecast(t *testing.T) {
 	if since := (m.Since - start).Seconds(); since < begins-100 || since > begins+100 {
 		t.Errorf("it began at %g s, not at %d s", since, begins)
 	}
-	equal(t, m.Pattern, PatternLeakLinear, "pattern")
+	testkit.Equal(t, m.Pattern, PatternLeakLinear, "pattern")
 }
 
 // The growth of a device is split among the processes that leak, and the one that does not has no part in it. Their pod is
@@ -168,7 +170,7 @@ func TestExitNearCapacity(t *testing.T) {
 			told += btoi(e.NearCapacity)
 		}
 	}
-	equal(t, told, 1, "exits near the capacity")
+	testkit.Equal(t, told, 1, "exits near the capacity")
 }
 
 // A process may die at a peak between two frames. It did not if another one has made room since.
@@ -209,7 +211,7 @@ func TestExitAfterAPeak(t *testing.T) {
 			}
 		}
 		slices.Sort(near)
-		equal(t, near, c.near, "%s: who died near the capacity", c.name)
+		testkit.Equal(t, near, c.near, "%s: who died near the capacity", c.name)
 	}
 }
 
@@ -225,7 +227,7 @@ func TestHeadroomIsBelowTheCrest(t *testing.T) {
 		for minute := 1; minute <= c.minutes; minute++ {
 			j = observe(t, d, 60*minute, 40*gib, nil)
 		}
-		equal(t, j.Headroom, Of(c.want*gib), "headroom %d minutes after the end of %g of 50 GiB", c.minutes, c.held)
+		testkit.Equal(t, j.Headroom, Of(c.want*gib), "headroom %d minutes after the end of %g of 50 GiB", c.minutes, c.held)
 	}
 }
 
@@ -402,14 +404,14 @@ func TestManyMembersAreBounded(t *testing.T) {
 	if j := show(t, d, f); len(d.members) != MaxMembers || len(d.groups) != MaxGroups || len(j.Members) != 3000 {
 		t.Fatalf("%d members, %d groups, %d verdicts", len(d.members), len(d.groups), len(j.Members))
 	}
-	equal(t, d.groups[groupName{Name: "a"}].frame.sum, 101*mib, "sum of a group beyond the bound")
-	equal(t, d.residual.Used, 80*gib-3000*mib, "residual, with the members beyond the bound in the sum")
+	testkit.Equal(t, d.groups[groupName{Name: "a"}].frame.sum, 101*mib, "sum of a group beyond the bound")
+	testkit.Equal(t, d.residual.Used, 80*gib-3000*mib, "residual, with the members beyond the bound in the sum")
 
 	d = newDomain(t)
 	f = frame(0, 11*gib, proc(1, 10*gib))
 	f.Members = append(f.Members, f.Members[0])
 	show(t, d, f)
-	equal(t, d.residual.Used, 11*gib, "residual of who is listed twice")
+	testkit.Equal(t, d.residual.Used, 11*gib, "residual of who is listed twice")
 }
 
 func TestConfigIsChecked(t *testing.T) {

@@ -3,7 +3,11 @@
 
 package detector
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
+)
 
 // The programs of these tests, by what they run.
 const (
@@ -98,7 +102,7 @@ func TestRestartedLeakyServer(t *testing.T) {
 			}
 			paged += btoi(r.pages > 0)
 		}
-		equal(t, paged, c.paged, "%s: lives that are paged", c.name)
+		testkit.Equal(t, paged, c.paged, "%s: lives that are paged", c.name)
 		// One that is not started again in time is paged for once it is higher than they were.
 		if r := d.scene(t, life{9, runs, 5 * hour, grows(20, 13)}); r.pageAt < 0 || r.pageAt > c.lasts+15*minute {
 			t.Errorf("%s: a longer life is paged for after %d s", c.name, r.pageAt)
@@ -136,7 +140,7 @@ func TestHeightsOfTwoPrograms(t *testing.T) {
 		}
 		const lasts = 65 * minute // then each holds 36 GiB, and the memory is full in ten minutes
 		r := d.scene(t, life{10, runs, lasts, grows(10, 24)}, life{11, other, lasts, grows(10, 24)})
-		equal(t, r.pages > 0, c.pages, "each held %v GiB: a page", c.height)
+		testkit.Equal(t, r.pages > 0, c.pages, "each held %v GiB: a page", c.height)
 	}
 }
 
@@ -201,7 +205,7 @@ func TestHeightsOfAMemory(t *testing.T) {
 			f.Complete = false
 			pages += btoi(show(t, d, f).Page)
 		}
-		equal(t, pages > 0, c.pages, "time %d, up to %v GiB: a page", n, c.top)
+		testkit.Equal(t, pages > 0, c.pages, "time %d, up to %v GiB: a page", n, c.top)
 	}
 }
 

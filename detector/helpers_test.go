@@ -4,11 +4,11 @@
 package detector
 
 import (
-	"fmt"
 	"math"
-	"reflect"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 const (
@@ -20,6 +20,8 @@ const (
 	// leaks: growth that begins together with its series is held back for longer.
 	quiet = 1200
 )
+
+var must, near = testkit.Must, testkit.Near
 
 func defaults(Subject[int]) Config { return DefaultConfig() }
 
@@ -51,29 +53,6 @@ func btoi(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// must ends the test at an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// equal checks that got is want, part by part. The format tells of what they are.
-func equal[T any](t testing.TB, got, want T, format string, args ...any) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
-	}
-}
-
-func near(t *testing.T, what string, got, want, relative float64) {
-	t.Helper()
-	if math.IsNaN(got) || math.Abs(got-want) > relative*math.Abs(want) {
-		t.Fatalf("%s is %.17g, want %.17g within %g of it", what, got, want, relative)
-	}
 }
 
 // frame is a whole frame of a GPU of 80 GiB, of which nobody owns rest bytes.

@@ -41,18 +41,6 @@ func (m *machine) driverUp(s harness.Metrics) error {
 	return errors.Join(errs...)
 }
 
-// TestNoLibrary starts without a library, which is there later.
-func TestNoLibrary(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t, 2)
-	library := m.library
-	m.library = filepath.Join(t.TempDir(), fakenvml.Soname)
-	p := m.start(t)
-	eventually(t, p, func(s harness.Metrics) error { return driverDown(p, s, "library_not_found") })
-	link(t, library, m.library)
-	eventually(t, p, m.driverUp)
-}
-
 // TestDriverDown takes the driver away, at the start or from a running exporter, in all ways that a process can outlive, and brings it
 // back.
 func TestDriverDown(t *testing.T) {
@@ -65,6 +53,7 @@ func TestDriverDown(t *testing.T) {
 		later  bool
 		reason string
 	}{
+		"no library":           {nil, false, "library_not_found"},
 		"not loaded":           {initFails(fakenvml.DriverNotLoaded), false, "driver_not_loaded"},
 		"no permission":        {initFails(fakenvml.NoPermission), false, "no_permission"},
 		"unknown":              {initFails(fakenvml.UnknownError), false, "unknown"},
@@ -76,6 +65,10 @@ func TestDriverDown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, 2)
+			library := m.library
+			if c.faults == nil {
+				m.library = filepath.Join(t.TempDir(), fakenvml.Soname)
+			}
 			if !c.later {
 				m.Faults = c.faults
 			}
@@ -92,6 +85,9 @@ func TestDriverDown(t *testing.T) {
 				return err
 			})
 			m.fault(t)
+			if c.faults == nil {
+				link(t, library, m.library)
+			}
 			eventually(t, p, m.driverUp)
 		})
 	}

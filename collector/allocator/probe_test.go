@@ -9,13 +9,19 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
@@ -223,4 +229,98 @@ func childrenOf(t *testing.T, pid int) (list []int) {
 		}
 	}
 	return list
+}
+
+// TestRefusal has a program that is refused memory: the probe tells it, and waits.
+func TestRefusal(t *testing.T) {
+	c := newClock(t) // first: what it has read stays read until the program has ended
+	id := idFrom(t, python(t, "refused"))
+	find(t, c, id)
+	on := func(uuid string) *Refusal {
+		return c.RefusedOn(uuid, &gpu.Sample{}, &gpu.Process{ID: id})
+	}
+	for n := 2; on("GPU-0b2f") == nil; n++ {
+		if time.Since(c.began) > hang {
+			t.Fatal("it tells no refusal")
+		}
+		c.at(2)
+		time.Sleep(10 * time.Millisecond) // it is another process
+	}
+	got := *on("GPU-0b2f")
+	if age := time.Since(time.Unix(got.Time, 0)); age < 0 || age > hang {
+		t.Errorf("it is %s old", age)
+	}
+	got.Time = 0
+	want := Refusal{UUID: "0b2f", Asked: 2 << 30, Lines: []gpu.Line{{Bytes: 2 << 30, Line: "app/serve.py:41 handle"}}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if r := on("GPU-other"); r != nil {
+		t.Errorf("another GPU has %+v", r)
+	}
+}
+
+// askAs is the process to ask for, PID/START, in a test that runs itself as another user.
+const askAs = "GPU_LEAK_ASK"
+
+// TestRights reads a page of another user with each of the rights that the README of the probe
+// names. It runs itself as that user: see TestAskAs.
+func TestRights(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Fatal("only root can become other users")
+	}
+	const reader, writer = 65_533, 65_534
+	dir := t.TempDir()
+	for _, d := range []string{dir, filepath.Dir(dir)} { // the users must get in
+		must(t, os.Chmod(d, 0o755))
+	}
+	self := filepath.Join(dir, "self")
+	binary, err := os.ReadFile("/proc/self/exe")
+	must(t, err)
+	must(t, os.WriteFile(self, binary, 0o755))
+	id := runExample(t, filepath.Join(dir, "example"), &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: writer, Gid: writer}})
+	find(t, newClock(t), id)
+	for name, tc := range map[string]struct {
+		uid  uint32
+		caps []uintptr
+		want string
+	}{
+		"another user":                   {reader, nil, "denied"},
+		"a debugger":                     {reader, []uintptr{unix.CAP_SYS_PTRACE}, "denied"},
+		"who may read all":               {reader, []uintptr{unix.CAP_DAC_READ_SEARCH}, "denied"},
+		"a debugger who may read all":    {reader, []uintptr{unix.CAP_SYS_PTRACE, unix.CAP_DAC_READ_SEARCH}, "read"},
+		"the program's own user":         {writer, nil, "read"},
+		"root, as the process that asks": {0, nil, "read"},
+	} {
+		ask := exec.Command(self, "-test.run=^TestAskAs$", "-test.v")
+		ask.Env = []string{fmt.Sprintf("%s=%d/%d", askAs, id.PID, id.Start)}
+		ask.Dir = dir
+		ask.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: tc.uid, Gid: tc.uid}, AmbientCaps: tc.caps}
+		out, err := ask.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "answer: "+tc.want) {
+			t.Errorf("%s: %v, want %s\n%s", name, err, tc.want, out)
+		}
+	}
+}
+
+// TestAskAs is the part of TestRights that has the rights.
+func TestAskAs(t *testing.T) {
+	of := os.Getenv(askAs)
+	if of == "" {
+		return // it is a part of TestRights
+	}
+	var id gpu.ProcessID
+	_, err := fmt.Sscanf(of, "%d/%d", &id.PID, &id.Start)
+	must(t, err)
+	c := newClock(t)
+	c.Of(id)
+	c.at(0)
+	switch records, problem := c.Of(id), c.Problem(); {
+	case len(records) == 1 && problem == nil:
+		t.Log("answer: read")
+	case len(records) == 0 && problem != nil:
+		t.Log("answer: denied")
+	default:
+		t.Fatalf("%+v, %v", records, problem)
+	}
 }

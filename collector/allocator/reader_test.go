@@ -7,7 +7,6 @@ package allocator
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,9 +36,7 @@ var must = testkit.Must
 // equal checks that got is want, part by part. The format tells of what they are.
 func equal[T any](t testing.TB, got, want T, format string, args ...any) {
 	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
-	}
+	testkit.Equal(t, got, want, format, args...)
 }
 
 // idOf returns how the exporter names a process of this procfs.

@@ -47,7 +47,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// Beside a call that hangs nobody has the library, and all enter again.
+// Beside a call that hangs nobody has the library, and all enter again. One at a time has it.
 func TestGateGivesUp(t *testing.T) {
 	for _, meanwhile := range []door{claimed, shut} {
 		synctest.Test(t, func(t *testing.T) {
@@ -65,25 +65,19 @@ func TestGateGivesUp(t *testing.T) {
 			for range 2 {
 				g.leave(false)
 			}
-			if _, ok := g.alone(meanwhile, 0); !ok {
+			reopen, ok := g.alone(meanwhile, 0)
+			if !ok {
 				t.Errorf("door %d: not alone in an empty gate", meanwhile)
+			}
+			if _, ok := g.alone(meanwhile, time.Second); ok {
+				t.Fatalf("door %d: two are alone", meanwhile)
+			}
+			time.AfterFunc(time.Second, reopen)
+			if _, ok := g.alone(meanwhile, 3*time.Second); !ok {
+				t.Errorf("door %d: not alone after the other one was done", meanwhile)
 			}
 		})
 	}
-}
-
-func TestGateIsForOneAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		reopen, _ := g.alone(shut, 0)
-		if _, ok := g.alone(shut, time.Second); ok {
-			t.Fatal("two are alone")
-		}
-		time.AfterFunc(time.Second, reopen)
-		if _, ok := g.alone(shut, 3*time.Second); !ok {
-			t.Fatal("not alone after the other one was done")
-		}
-	})
 }
 
 // The end of the program waits for calls, and not for waits for events. Nothing enters any more.

@@ -19,48 +19,31 @@ import (
 func TestMerge(t *testing.T) {
 	const no, na = noInstance, math.MaxUint64
 	some, none := gpu.Some[uint64], gpu.Opt[uint64]{}
-	type list struct {
-		kind gpu.ProcessType
-		kept bool
-		of   []processInfo
-	}
+	type infos []processInfo
 	for _, c := range []struct {
-		name  string
-		mig   bool
-		lists []list
-		want  []listed
+		name                   string
+		mig, kept              bool // kept: the list of compute could not be read
+		compute, graphics, mps infos
+		want                   []listed
 	}{
 		{
-			name: "one process in three lists, the larger memory",
-			lists: []list{
-				{gpu.Compute, false, []processInfo{{7, 20, no, no}, {3, 10, no, no}}},
-				{gpu.Graphics, false, []processInfo{{7, 30, no, no}}},
-				{gpu.MPS, false, []processInfo{{7, na, no, no}}},
-			},
-			want: []listed{
-				{3, no, gpu.Compute, some(10), false},
-				{7, no, gpu.Compute | gpu.Graphics | gpu.MPS, some(30), false},
-			},
+			name:    "one process in three lists, the larger memory",
+			compute: infos{{7, 20, no, no}, {3, 10, no, no}}, graphics: infos{{7, 30, no, no}}, mps: infos{{7, na, no, no}},
+			want: []listed{{3, no, gpu.Compute, some(10), false}, {7, no, gpu.Compute | gpu.Graphics | gpu.MPS, some(30), false}},
 		},
 		{
-			name: "known after not known",
-			lists: []list{
-				{gpu.Compute, false, []processInfo{{7, na, no, no}}},
-				{gpu.Graphics, false, []processInfo{{7, 0, no, no}}},
-			},
+			name:    "known after not known",
+			compute: infos{{7, na, no, no}}, graphics: infos{{7, 0, no, no}},
 			want: []listed{{7, no, gpu.Compute | gpu.Graphics, some(0), false}},
 		},
 		{
-			name:  "more than the GPU has",
-			lists: []list{{gpu.Compute, false, []processInfo{{7, 1001, no, no}, {8, 1000, no, no}}}},
-			want:  []listed{{7, no, gpu.Compute, none, false}, {8, no, gpu.Compute, some(1000), false}},
+			name:    "more than the GPU has",
+			compute: infos{{7, 1001, no, no}, {8, 1000, no, no}},
+			want:    []listed{{7, no, gpu.Compute, none, false}, {8, no, gpu.Compute, some(1000), false}},
 		},
 		{
 			name: "two GPU instances", mig: true,
-			lists: []list{
-				{gpu.Compute, false, []processInfo{{7, 20, 3, 0}, {7, 30, 1, 0}, {2, 5, 3, 0}, {9, 1, no, no}}},
-				{gpu.Graphics, false, []processInfo{{7, 25, 3, 1}}},
-			},
+			compute: infos{{7, 20, 3, 0}, {7, 30, 1, 0}, {2, 5, 3, 0}, {9, 1, no, no}}, graphics: infos{{7, 25, 3, 1}},
 			want: []listed{
 				{9, no, gpu.Compute, some(1), false},
 				{7, 1, gpu.Compute, some(30), false},
@@ -69,29 +52,20 @@ func TestMerge(t *testing.T) {
 			},
 		},
 		{
-			name: "instances without MIG are none",
-			lists: []list{
-				{gpu.Compute, false, []processInfo{{7, 20, 0, 0}}},
-				{gpu.Graphics, false, []processInfo{{7, 10, no, no}}},
-			},
+			name:    "instances without MIG are none",
+			compute: infos{{7, 20, 0, 0}}, graphics: infos{{7, 10, no, no}},
 			want: []listed{{7, no, gpu.Compute | gpu.Graphics, some(20), false}},
 		},
 		{
-			name: "a list that could not be read",
-			lists: []list{
-				{gpu.Compute, true, []processInfo{{7, 20, no, no}, {8, 20, no, no}}},
-				{gpu.Graphics, false, []processInfo{{8, 10, no, no}}},
-			},
-			want: []listed{
-				{7, no, gpu.Compute, none, true},
-				{8, no, gpu.Compute | gpu.Graphics, some(10), false},
-			},
+			name: "a list that could not be read", kept: true,
+			compute: infos{{7, 20, no, no}, {8, 20, no, no}}, graphics: infos{{8, 10, no, no}},
+			want: []listed{{7, no, gpu.Compute, none, true}, {8, no, gpu.Compute | gpu.Graphics, some(10), false}},
 		},
 	} {
 		m := merger{mig: c.mig, total: some(1000)}
-		for _, l := range c.lists {
-			m.add(l.of, l.kind, l.kept)
-		}
+		m.add(c.compute, gpu.Compute, c.kept)
+		m.add(c.graphics, gpu.Graphics, false)
+		m.add(c.mps, gpu.MPS, false)
 		testkit.Equal(t, m.list(), c.want, "%s", c.name)
 	}
 }

@@ -61,7 +61,14 @@ func TestReadProcess(t *testing.T) {
 	if !p.hostNamespace() {
 		t.Fatal("not the host's pid namespace")
 	}
+	boot := testkit.Read(t, filepath.Join(f.root, "stat"))
+	f.write("stat", "cpu  1 2 3 4\n")
 	got := p.read(42, never)
+	if got.start != 12345 || got.started.OK {
+		t.Errorf("%+v, want a start in ticks only while nothing tells the boot time", got)
+	}
+	f.write("stat", boot)
+	got = p.read(42, got)
 	if got.start != 12345 || got.state != "R" || !got.alive() || got.orphaned {
 		t.Fatalf("read: %+v", got)
 	}
@@ -137,21 +144,6 @@ func TestOtherNamespaces(t *testing.T) {
 		t.Errorf("a child of a container's first process: %+v", got)
 	}
 	testkit.Equal(t, *read(os.Getpid() + 1), *never, "process 42 of the container is taken for the host's")
-}
-
-func TestWithoutBootTime(t *testing.T) {
-	f := newTree(t)
-	f.process(42, "S", 7, 100, session)
-	f.write("stat", "cpu  1 2 3 4\n")
-	p := newProcFS(f.root, newClock())
-	got := p.read(42, never)
-	if got.start != 100 || got.started.OK {
-		t.Errorf("%+v, want a start in ticks only", got)
-	}
-	f.write("stat", "cpu  1 2 3 4\nbtime 1790000000\n")
-	if got = p.read(42, got); !got.started.OK {
-		t.Error("no start once the boot time can be read")
-	}
 }
 
 // What the kernel can give back counts as free, and what cannot be is an error.

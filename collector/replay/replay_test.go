@@ -13,7 +13,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -36,36 +35,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // simStart is the start of the recordings in tests.
 var simStart = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
-var must = testkit.Must
+var must, devicesOf, next = testkit.Must, testkit.Devices, testkit.Next
 
 // equal checks that got is want, part by part. The format tells of what they are.
 func equal[T any](t testing.TB, got, want T, format string, args ...any) {
 	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
-	}
-}
-
-// devicesOf returns the devices of a source, which the test closes.
-func devicesOf(t *testing.T, src gpu.Source, err error) []gpu.Device {
-	t.Helper()
-	must(t, err)
-	t.Cleanup(func() { src.Close() })
-	devices, err := src.Devices(t.Context())
-	must(t, err)
-	return devices
-}
-
-// next waits for the next sample of a device and reads it.
-func next(t *testing.T, d gpu.Device) gpu.Sample {
-	t.Helper()
-	missed, err := d.Wait(t.Context())
-	if err != nil || missed != 0 {
-		t.Fatalf("Wait: missed %d, %v", missed, err)
-	}
-	s, err := d.Read(t.Context())
-	must(t, err)
-	return s
+	testkit.Equal(t, got, want, format, args...)
 }
 
 // write writes a recording into a file of the test and returns its path.
@@ -119,17 +94,6 @@ func replayAll(t *testing.T, path string) (all []replayed) {
 		all = append(all, r)
 	}
 	return all
-}
-
-// TestReplayTwoGPUs has rows of two GPUs mixed. A log that does not tell their index has them in the order of their first rows.
-func TestReplayTwoGPUs(t *testing.T) {
-	got := replayAll(t, write(t, twoGPUs))
-	if len(got) != 2 || got[0].info != (gpu.Info{UUID: "GPU-a"}) || got[1].info != (gpu.Info{UUID: "GPU-b", Index: 1}) || len(got[0].samples) != 3 || len(got[1].samples) != 2 {
-		t.Fatalf("%+v", got)
-	}
-	if s := got[1].samples[1]; s.Memory.Used.V != 21*mib || got[0].samples[2].Memory.Used.V != 12*mib {
-		t.Errorf("%+v", got)
-	}
 }
 
 // TestReplayDecodesOnce checks that no GPU decodes the samples of another, unless a line does not begin with a plain name.
@@ -294,8 +258,11 @@ func TestReplaySource(t *testing.T) {
 	if s := src.Calls().Snapshot(); len(s.Calls)+len(s.Errors)+len(s.InFlight) > 0 {
 		t.Errorf("calls %+v", s)
 	}
+	// A log that does not tell their index has GPUs in the order of their first rows, which are mixed.
 	d := devices[0]
+	equal(t, []gpu.Info{d.Info(), devices[1].Info()}, []gpu.Info{{UUID: "GPU-a"}, {UUID: "GPU-b", Index: 1}}, "GPUs")
 	equal(t, next(t, d).Memory.Used.V, 10*mib, "first row")
+	equal(t, next(t, devices[1]).Memory.Used.V, 20*mib, "first row of the other GPU")
 	equal(t, next(t, d).Memory.Used.V, 11*mib, "second row")
 	again, err := src.Devices(t.Context())
 	if err != nil || again[0] != d {

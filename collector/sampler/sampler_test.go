@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,9 +29,7 @@ var must = testkit.Must
 // equal checks that got is want, part by part. The format tells of what they are.
 func equal[T any](t testing.TB, got, want T, format string, args ...any) {
 	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s: got %+v, want %+v", fmt.Sprintf(format, args...), got, want)
-	}
+	testkit.Equal(t, got, want, format, args...)
 }
 
 // scriptSource is a source whose every answer the test decides.
@@ -288,21 +285,8 @@ func TestDriverThatComesLate(t *testing.T) {
 	})
 }
 
-func TestHangInTheListOfDevices(t *testing.T) {
-	source := &scriptSource{}
-	runSampler(t, source, nil, func(s *Sampler, _ *lines) {
-		release := make(chan struct{})
-		source.hangs(release)
-		after(30 * time.Second)
-		equal(t, s.State().DriverReason, reasonHangs, "reason while the driver does not return")
-		close(release)
-		source.hangs(nil)
-		after(time.Second)
-		equal(t, s.State().DriverReason, "", "reason after it returned")
-	})
-}
-
-// The driver is asked for its GPUs every slow interval, also where one of them keeps the answer back for most of it.
+// The driver is asked for its GPUs every slow interval, also where one of them keeps the answer back for most of it. One that keeps
+// it back for longer hangs.
 func TestSlowListOfDevices(t *testing.T) {
 	var release chan struct{}
 	source := &scriptSource{devices: []gpu.Device{newGPU(0, flat(1<<30))}}
@@ -316,6 +300,14 @@ func TestSlowListOfDevices(t *testing.T) {
 		close(release)
 		after(6500 * time.Millisecond)
 		equal(t, len(s.State().Devices), 2, "GPUs a second and a half after the second question was due")
+		release = make(chan struct{})
+		source.hangs(release)
+		after(30 * time.Second)
+		equal(t, s.State().DriverReason, reasonHangs, "reason while the driver does not return")
+		close(release)
+		source.hangs(nil)
+		after(time.Second)
+		equal(t, s.State().DriverReason, "", "reason after it returned")
 	})
 }
 

@@ -29,17 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // simStart is the start of the scenarios in tests.
 var simStart = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
-var must = testkit.Must
-
-// devicesOf returns the devices of a source, which the test closes.
-func devicesOf(t *testing.T, src gpu.Source, err error) []gpu.Device {
-	t.Helper()
-	must(t, err)
-	t.Cleanup(func() { src.Close() })
-	devices, err := src.Devices(t.Context())
-	must(t, err)
-	return devices
-}
+var must, devicesOf, next = testkit.Must, testkit.Devices, testkit.Next
 
 // simOf returns a scenario that never sleeps, and its devices.
 func simOf(t *testing.T, name string, interval time.Duration) (*sim, []gpu.Device) {
@@ -47,18 +37,6 @@ func simOf(t *testing.T, name string, interval time.Duration) (*sim, []gpu.Devic
 	src, err := New(name, Options{Interval: interval, Speed: math.Inf(1), Start: simStart})
 	devices := devicesOf(t, src, err)
 	return src.(*sim), devices
-}
-
-// next waits for the next sample of a device and reads it.
-func next(t *testing.T, d gpu.Device) gpu.Sample {
-	t.Helper()
-	missed, err := d.Wait(t.Context())
-	if err != nil || missed != 0 {
-		t.Fatalf("Wait: missed %d, %v", missed, err)
-	}
-	s, err := d.Read(t.Context())
-	must(t, err)
-	return s
 }
 
 // statusOf reads all groups of a device.

@@ -7,10 +7,13 @@ package testkit
 import (
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 )
 
 // Update asks to rewrite the golden files.
@@ -56,4 +59,34 @@ func Golden(t testing.TB, path, got string) {
 	if got != Read(t, path) {
 		t.Errorf("differs from %s; see what changed with go test . -update and git diff\n%.3000s", path, got)
 	}
+}
+
+// Near ends the test where got is not want, give or take a share of it.
+func Near(t testing.TB, what string, got, want, relative float64) {
+	t.Helper()
+	if math.IsNaN(got) || math.Abs(got-want) > relative*math.Abs(want) {
+		t.Fatalf("%s is %.17g, want %.17g within %g of it", what, got, want, relative)
+	}
+}
+
+// Devices returns the devices of a source, which the test closes.
+func Devices(t testing.TB, src gpu.Source, err error) []gpu.Device {
+	t.Helper()
+	Must(t, err)
+	t.Cleanup(func() { src.Close() })
+	devices, err := src.Devices(t.Context())
+	Must(t, err)
+	return devices
+}
+
+// Next waits for the next sample of a device, of which it has missed none, and reads it.
+func Next(t testing.TB, d gpu.Device) gpu.Sample {
+	t.Helper()
+	missed, err := d.Wait(t.Context())
+	if err != nil || missed != 0 {
+		t.Fatalf("Wait: missed %d, %v", missed, err)
+	}
+	s, err := d.Read(t.Context())
+	Must(t, err)
+	return s
 }

@@ -55,6 +55,15 @@ func TestHolders(t *testing.T) {
 	if o, _ := r.Owner(gpu.ProcessID{PID: 20, Start: 2}); o != holders[1].Process.Owner {
 		t.Error("the owner is not the one that Owner returns")
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if holders, err := r.Holders(ctx); !errors.Is(err, context.Canceled) || holders != nil {
+		t.Errorf("after the end: %v, %v", holders, err)
+	}
+	must(t, os.RemoveAll(tr.root))
+	if holders, err := r.Holders(t.Context()); err == nil {
+		t.Errorf("without procfs: %v", holders)
+	}
 }
 
 // A directory of open files that cannot be listed counts, but not that of a thread
@@ -96,21 +105,6 @@ func TestHoldersAreBounded(t *testing.T) {
 		if h.Process.ID.PID > 10+maxHolders/3 {
 			t.Errorf("%+v is not among the first", h)
 		}
-	}
-}
-
-func TestHoldersFail(t *testing.T) {
-	tr := newTree(t)
-	tr.add(10, process{comm: "p", start: 1, exe: "/bin/p", fds: []string{"/dev/nvidia0"}})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	r := tr.resolver(Config{})
-	if holders, err := r.Holders(ctx); !errors.Is(err, context.Canceled) || holders != nil {
-		t.Errorf("after the end: %v, %v", holders, err)
-	}
-	must(t, os.RemoveAll(tr.root))
-	if holders, err := r.Holders(t.Context()); err == nil {
-		t.Errorf("without procfs: %v", holders)
 	}
 }
 

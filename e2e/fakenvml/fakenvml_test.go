@@ -80,6 +80,14 @@ func (r *rig) log() Calls {
 	return c
 }
 
+// has checks how many GPUs there are.
+func (r *rig) has(want int) {
+	r.t.Helper()
+	n, ret := r.nvml.DeviceGetCount()
+	ok(r.t, "count", ret)
+	same(r.t, "count", n, want)
+}
+
 func (r *rig) device(i int) nvml.Device {
 	r.t.Helper()
 	d, ret := r.nvml.DeviceGetHandleByIndex(i)
@@ -109,20 +117,6 @@ func same(t *testing.T, what string, got, want any) {
 	}
 }
 
-// got checks a call's answer against the model: got(t, "what")(device.GetX())(want).
-func got[T any](t *testing.T, what string) func(T, nvml.Return) func(any) {
-	return func(v T, ret nvml.Return) func(any) {
-		return func(want any) {
-			t.Helper()
-			if ret != nvml.SUCCESS {
-				t.Errorf("%s: %v", what, ret)
-				return
-			}
-			same(t, what, v, want)
-		}
-	}
-}
-
 // eventually polls until cond holds.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
@@ -133,4 +127,69 @@ func eventually(t *testing.T, what string, cond func() bool) {
 			t.Fatalf("never: %s", what)
 		}
 	}
+}
+
+func TestEnumerateAtInit(t *testing.T) {
+	n := NewNode(2)
+	n.EnumerateAtInit = true
+	r := start(t, n)
+	last := n.GPUs[1]
+	n.GPUs = append(NewNode(4).GPUs[2:3], n.GPUs...)
+	r.write()
+	r.has(2)
+	second, ret := r.device(1).GetUUID()
+	ok(t, "second", ret)
+	same(t, "second", second, last.UUID)
+	ok(t, "Shutdown", r.nvml.Shutdown())
+	ok(t, "Init", r.nvml.Init())
+	r.has(3)
+}
+
+func TestInitErrors(t *testing.T) {
+	n := NewNode(1)
+	n.Faults = []Fault{Fail(AnyInit, LibraryMismatch).Times(1), Fail(AnyInit, DriverNotLoaded).Times(1)}
+	r := newRig(t, n)
+	is(t, "first Init", r.nvml.Init(), nvml.ERROR_LIB_RM_VERSION_MISMATCH)
+	_, ret := r.nvml.DeviceGetCount()
+	is(t, "without Init", ret, nvml.ERROR_UNINITIALIZED)
+	is(t, "second Init", r.nvml.Init(), nvml.ERROR_DRIVER_NOT_LOADED)
+	is(t, "third Init", r.nvml.Init(), nvml.SUCCESS)
+	is(t, "fourth Init", r.nvml.Init(), nvml.SUCCESS)
+	same(t, "references", r.log().References, 2)
+	ok(t, "Shutdown", r.nvml.Shutdown())
+	r.has(1)
+	ok(t, "Shutdown", r.nvml.Shutdown())
+	is(t, "one Shutdown more", r.nvml.Shutdown(), nvml.ERROR_UNINITIALIZED)
+	same(t, "calls without Init", r.log().Uninitialized, 1)
+
+	t.Setenv(EnvState, filepath.Join(t.TempDir(), "none"))
+	is(t, "no script", r.nvml.Init(), nvml.ERROR_DRIVER_NOT_LOADED)
+	broken := filepath.Join(t.TempDir(), "broken")
+	harness.Must(t, os.WriteFile(broken, []byte("fakenvml 1\ngpu GPU-1\nnonsense 7\n"), 0o644))
+	t.Setenv(EnvState, broken)
+	is(t, "broken script", r.nvml.Init(), nvml.ERROR_UNKNOWN)
+	if e := r.log().ScriptError; e != "line 3: unknown statement: nonsense 7" {
+		t.Errorf("script error %q", e)
+	}
+}
+
+func TestShutdownWhileInsideIsRecorded(t *testing.T) {
+	n := NewNode(1)
+	n.Faults = []Fault{Hang("nvmlDeviceGetName")}
+	r := newRig(t, n)
+	ok(t, "Init", r.nvml.Init())
+	d := r.device(0)
+	done := make(chan nvml.Return, 1)
+	go func() {
+		_, ret := d.GetName()
+		done <- ret
+	}()
+	eventually(t, "a call hangs", func() bool { return r.log().Inside == 1 })
+	ok(t, "Shutdown", r.nvml.Shutdown())
+	c := r.log()
+	same(t, "violations", c.Violations, 1)
+	same(t, "violation", c.Violation, "nvmlShutdown while a thread is inside nvmlDeviceGetName")
+	n.Faults = nil
+	r.write()
+	is(t, "released", <-done, nvml.SUCCESS)
 }

@@ -444,35 +444,6 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// TestPodsFollowEachOther has a GPU whose series is another one with each pod.
-func TestPodsFollowEachOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		change := time.Now().Unix() + 300
-		f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){
-			dcgm(used, "a", "GPU-1", `,exported_pod="one",pod="dcgm-exporter-x"`): func(t int64) (float64, bool) { return 5, t < change },
-			dcgm(used, "a", "GPU-1", `,exported_pod="two",pod="dcgm-exporter-x"`): func(t int64) (float64, bool) { return 6, t >= change && t < change+300 },
-			dcgm(used, "a", "GPU-1", `,pod="dcgm-exporter-x"`):                    func(t int64) (float64, bool) { return 0, t >= change+300 },
-		}}
-		w := newWatch(t, f, nil)
-		w.follow(t, 12*time.Minute)
-		r := w.read["GPU-1"]
-		r.inOrder(t, 15)
-		var pods []string
-		for _, s := range r.samples {
-			pod := "nobody"
-			if s.Owner != nil {
-				pod = s.Owner.Pod
-			}
-			if len(pods) == 0 || pods[len(pods)-1] != pod {
-				pods = append(pods, pod)
-			}
-		}
-		if got := strings.Join(pods, " "); got != "one two nobody" || w.metric(t, "problems_total", reasonDuplicate) != 0 {
-			t.Errorf("pods %s", got)
-		}
-	})
-}
-
 // TestWrongAnswers has answers that are of no use, or in part: the rest is read, each is counted, and the log has the
 // first of each kind.
 func TestWrongAnswers(t *testing.T) {

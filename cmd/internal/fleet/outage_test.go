@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,22 +106,27 @@ func TestPartsAfterAnOutage(t *testing.T) {
 	})
 }
 
-// TestPodComesBack has a GPU that a pod and nobody have in turn, all of it in one answer.
-func TestPodComesBack(t *testing.T) {
+// TestPodsFollowEachOther has a GPU that two pods and nobody have in turn, whose series is another one each time: in one answer about
+// the past, which tells no owner of its own, and from then on.
+func TestPodsFollowEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turn := func(which int64) func(int64) (float64, bool) {
-			return func(t int64) (float64, bool) { return float64(5 + which), t/1800%2 == which }
+			return func(t int64) (float64, bool) { return float64(5 + which), t/1800%3 == which }
 		}
 		f := &fakePrometheus{every: 15, series: map[string]func(int64) (float64, bool){
-			dcgm(used, "a", "GPU-1", `,exported_pod="train-0"`): turn(0), dcgm(used, "a", "GPU-1", ""): turn(1),
+			dcgm(used, "a", "GPU-1", `,exported_pod="0",pod="dcgm-exporter-x"`): turn(0), dcgm(used, "a", "GPU-1", `,exported_pod="1",pod="dcgm-exporter-x"`): turn(1),
+			dcgm(used, "a", "GPU-1", `,pod="dcgm-exporter-x"`): turn(2),
 		}}
+		began := time.Now()
 		w := newWatch(t, f, func(c *Config) { c.History = 6 * time.Hour })
-		w.follow(t, 5*time.Minute)
+		w.follow(t, 95*time.Minute)
 		r := w.read["GPU-1"]
 		r.inOrder(t, 15)
 		for _, s := range r.samples {
-			if want := uint64(5+int64(s.T/time.Second)/1800%2) << 20; s.Memory.Used.V != want {
-				t.Fatalf("%d at %s, want %d", s.Memory.Used.V, s.T, want)
+			which := int64(s.T/time.Second) / 1800 % 3
+			owned := s.Time.Before(began) || which < 2 && s.Owner != nil && s.Owner.Pod == strconv.FormatInt(which, 10) || which == 2 && s.Owner == nil
+			if want := uint64(5+which) << 20; s.Memory.Used.V != want || !owned {
+				t.Fatalf("%d of %+v at %s, want %d", s.Memory.Used.V, s.Owner, s.T, want)
 			}
 		}
 		if n := len(r.samples); n < 6*60*4 || w.metric(t, "problems_total", reasonDuplicate) != 0 {

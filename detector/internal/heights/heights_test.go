@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/state"
 )
 
@@ -43,7 +44,7 @@ func TestRisingPeaks(t *testing.T) {
 		{"they have fallen", []float64{40, 30, 20}, 50, 40},
 	} {
 		g := given(c.peaks...)
-		equal(t, g.Highest(c.use*gib, 0, start+10*time.Hour)/gib, c.want, "%s: GiB", c.name)
+		testkit.Equal(t, g.Highest(c.use*gib, 0, start+10*time.Hour)/gib, c.want, "%s: GiB", c.name)
 	}
 }
 
@@ -52,7 +53,7 @@ func TestGrowthOfWhichLessWasGivenBack(t *testing.T) {
 	g := given(60)
 	g.add(Height{70 * gib, 2 * gib, start})
 	for _, c := range []struct{ grown, want float64 }{{0, 70}, {4, 70}, {5, 60}, {120, 60}, {121, 0}} {
-		equal(t, g.Highest(50*gib, c.grown*gib, start+time.Hour)/gib, c.want, "%v GiB of growth: GiB that were given back", c.grown)
+		testkit.Equal(t, g.Highest(50*gib, c.grown*gib, start+time.Hour)/gib, c.want, "%v GiB of growth: GiB that were given back", c.grown)
 	}
 }
 
@@ -72,13 +73,13 @@ func TestHeightsAreForgotten(t *testing.T) {
 		{30*day + time.Hour + time.Minute, 30},
 		{31 * day, 0},
 	} {
-		equal(t, g.Highest(60*gib, 0, start+c.after)/gib, c.want, "after %v: GiB", c.after)
+		testkit.Equal(t, g.Highest(60*gib, 0, start+c.after)/gib, c.want, "after %v: GiB", c.after)
 	}
 	// A lower one takes the place of one that is forgotten.
 	g = given(50, 10, 10, 10, 10, 10, 10, 10, 10)
 	g.Last[0].At += 40 * day
 	g.add(Height{10 * gib, 10 * gib, start + 40*day})
-	equal(t, g.Before.Bytes, 10*gib, "what is kept, which is not 30 days old")
+	testkit.Equal(t, g.Before.Bytes, 10*gib, "what is kept, which is not 30 days old")
 }
 
 // A height may be exceeded by a tenth of what it is above the lowest use, and by a quarter of what is left.
@@ -138,7 +139,7 @@ func TestHolds(t *testing.T) {
 func TestSure(t *testing.T) {
 	var r Record
 	for n, want := range []bool{false, false, false, true, true} {
-		equal(t, r.Prior(&Life{}, 0, total, start).Sure, want, "after %d lives: sure", n)
+		testkit.Equal(t, r.Prior(&Life{}, 0, total, start).Sure, want, "after %d lives: sure", n)
 		l := Life{Minute: start + time.Duration(n)*time.Hour}
 		l.End(live(&l, &r, 0, false, leg{20, 50}), &r, false)
 	}

@@ -4,10 +4,11 @@
 package heights
 
 import (
-	"fmt"
 	"math"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 const (
@@ -17,14 +18,6 @@ const (
 	// total is the capacity, and step the time between samples.
 	total, step = 80.0 * gib, 15 * time.Second
 )
-
-// equal checks that got is want. The format tells of what they are.
-func equal[T comparable](t testing.TB, got, want T, format string, args ...any) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: got %v, want %v", fmt.Sprintf(format, args...), got, want)
-	}
-}
 
 // leg is a while in which a program holds so many GiB.
 type leg struct {
@@ -80,7 +73,7 @@ func TestPeaks(t *testing.T) {
 		var l Life
 		var r Record
 		end := live(&l, &r, 0, false, c.legs...)
-		equal(t, highest(&r, end)[Crest], c.given, "%s: GiB that were given back", c.name)
+		testkit.Equal(t, highest(&r, end)[Crest], c.given, "%s: GiB that were given back", c.name)
 	}
 }
 
@@ -90,7 +83,7 @@ func TestLows(t *testing.T) {
 		var l Life
 		var r Record
 		end := live(&l, &r, 0, false, leg{60, 10}, leg{minutes, 50}, leg{100, 10})
-		equal(t, highest(&r, end), [kinds]float64{50, want}, "it holds 50 GiB for %d minutes: GiB that were given back", minutes)
+		testkit.Equal(t, highest(&r, end), [kinds]float64{50, want}, "it holds 50 GiB for %d minutes: GiB that were given back", minutes)
 	}
 }
 
@@ -178,7 +171,7 @@ func TestMost(t *testing.T) {
 		end := live(&l, &Record{}, 0, false, leg{20, 10}, leg{20, 50}, leg{14, 10})
 		end += 5 * time.Minute
 		l.Learn(end, &r, most, false)
-		equal(t, highest(&r, end)[Crest], want, "at most %v GiB: GiB that were given back", most/gib)
+		testkit.Equal(t, highest(&r, end)[Crest], want, "at most %v GiB: GiB that were given back", most/gib)
 	}
 }
 
@@ -187,7 +180,7 @@ func TestHowMuchWasGivenBack(t *testing.T) {
 	var r Record
 	var l Life
 	live(&l, &r, 0, false, leg{20, 10}, leg{20, 50}, leg{5, 30}, leg{5, 25}, leg{20, 30})
-	equal(t, r.Given[Crest].Last[0].Fell, 20*gib, "what was given back of the peak")
+	testkit.Equal(t, r.Given[Crest].Last[0].Fell, 20*gib, "what was given back of the peak")
 	l.End(live(&l, &r, 0, false, leg{20, 40}), &r, false)
-	equal(t, r.Given[Crest].Last[r.Given[Crest].N-1].Fell, 40*gib, "what was given back at the end, which is all")
+	testkit.Equal(t, r.Given[Crest].Last[r.Given[Crest].N-1].Fell, 40*gib, "what was given back at the end, which is all")
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -77,24 +78,25 @@ func TestActivity(t *testing.T) {
 				want[i] = seconds(s)
 			}
 		}
-		equal(t, got, want, "%s: since when it is known, quiet and lost", c.name)
+		testkit.Equal(t, got, want, "%s: since when it is known, quiet and lost", c.name)
 	}
 }
 
-// Threads that look at a clock for hours are a heartbeat; twice as much is work, soon.
+// Threads that look at a clock for hours are a heartbeat; twice as much is work, soon. Who seldom has frames is not unknown in between.
 func TestHeartbeat(t *testing.T) {
 	for _, c := range []struct {
 		share float64
+		every int // s
 		quiet bool
-	}{{0, true}, {heartbeat, true}, {2 * heartbeat, false}} {
+	}{{0, 5, true}, {0, 300, true}, {heartbeat, 5, true}, {2 * heartbeat, 5, false}} {
 		var a Activity
-		for s := 0; s < 3600; s += 5 {
-			a.Note(seconds(s), 5*time.Second, 10*time.Minute, stat.Of(0), stat.Of(c.share*float64(s)), StateAlive)
+		for s := 0; s < 3600; s += c.every {
+			a.Note(seconds(s), time.Duration(c.every)*time.Second, 10*time.Minute, stat.Of(0), stat.Of(c.share*float64(s)), StateAlive)
 		}
-		equal(t, a.Quiet == start, c.quiet, "%g of a processor: whether it is quiet", c.share)
+		testkit.Equal(t, a.Quiet == start, c.quiet, "%g of a processor: whether it is quiet", c.share)
 		// What was not used for long does not make up for work.
 		a.Note(seconds(3600), 5*time.Second, 10*time.Minute, stat.Of(0), stat.Of(a.CPU+1), StateAlive)
-		equal(t, a.Quiet, seconds(3600), "%g of a processor, and then work: quiet since", c.share)
+		testkit.Equal(t, a.Quiet, seconds(3600), "%g of a processor, and then work: quiet since", c.share)
 	}
 	// However soon a process is a zombie, a few ticks of the clock are no work.
 	for used, quiet := range map[float64]bool{0.9 * minHeartbeat: true, 1.1 * minHeartbeat: false} {
@@ -102,15 +104,6 @@ func TestHeartbeat(t *testing.T) {
 		for s := range 2 {
 			a.Note(seconds(s), time.Millisecond, time.Second, stat.Of(0), stat.Of(1+float64(s)*(used+heartbeat)), StateAlive)
 		}
-		equal(t, a.Quiet == start, quiet, "%g s: whether it is quiet", used)
+		testkit.Equal(t, a.Quiet == start, quiet, "%g s: whether it is quiet", used)
 	}
-}
-
-// Who seldom has frames is not unknown in between.
-func TestSeldomSeen(t *testing.T) {
-	var a Activity
-	for i := range 5 {
-		a.Note(start+time.Duration(i)*5*time.Minute, 5*time.Minute, time.Hour, stat.Of(0), stat.Of(1), StateAlive)
-	}
-	equal(t, a.Quiet, start, "quiet since")
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
+	"github.com/gpuleak/gpu_leak_exporter/detector/internal/series"
 	"github.com/gpuleak/gpu_leak_exporter/detector/internal/stat"
 )
 
@@ -142,7 +144,7 @@ func TestUnreleasedMemory(t *testing.T) {
 		}}, "660-2000 1:8"},
 	} {
 		var p Exits[int]
-		equal(t, watch(&p, 2000, 1, c.plot), c.want, "%s", c.name)
+		testkit.Equal(t, watch(&p, 2000, 1, c.plot), c.want, "%s", c.name)
 	}
 }
 
@@ -151,7 +153,7 @@ func TestUnreleasedSeldomSeen(t *testing.T) {
 	one := map[int]stat.Bytes{1: 8 * gib}
 	for step, want := range map[int]string{15: "660-1200 1:8", 60: "720-1200 1:8"} {
 		var p Exits[int]
-		equal(t, watch(&p, 1200, step, plot{left: one, at: held(8)}), want, "every %d s", step)
+		testkit.Equal(t, watch(&p, 1200, step, plot{left: one, at: held(8)}), want, "every %d s", step)
 		p = Exits[int]{}
 		if got := watch(&p, 1200, step, plot{left: one, at: held(0)}); got != "" || len(p.List) > 0 {
 			t.Errorf("every %d s, and freed: %q", step, got)
@@ -217,7 +219,7 @@ func TestResidualBeforeAnExit(t *testing.T) {
 		for i, v := range c.before {
 			p.Observe(seconds(i), time.Second, v*gib, 0, defaults())
 		}
-		equal(t, p.before(), c.want*gib, "%s", c.name)
+		testkit.Equal(t, p.before(), c.want*gib, "%s", c.name)
 	}
 }
 
@@ -243,7 +245,7 @@ func TestUnreleasedIsBounded(t *testing.T) {
 			t.Fatalf("%d are named", len(p.List))
 		}
 		for i, e := range p.List {
-			equal(t, e.Key, key(crowd-1-i), "process at %d", i)
+			testkit.Equal(t, e.Key, key(crowd-1-i), "process at %d", i)
 		}
 	}
 	var p Exits[int]
@@ -256,3 +258,17 @@ func TestUnreleasedIsBounded(t *testing.T) {
 		t.Errorf("%d are named of those that came one after the other", n)
 	}
 }
+
+const (
+	mib = stat.Bytes(1 << 20)
+	gib = stat.Bytes(1 << 30)
+	// start is when tests begin: 0 would mean "never" in many a field.
+	start = 1000 * time.Hour
+)
+
+func defaults() *series.Config {
+	cfg := series.DefaultConfig()
+	return &cfg
+}
+
+func seconds(n int) time.Duration { return start + time.Duration(n)*time.Second }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 func TestSpikes(t *testing.T) {
@@ -46,7 +48,7 @@ func TestSpikes(t *testing.T) {
 				got++
 			}
 		}
-		equal(t, got, c.want, "%s: spikes", c.name)
+		testkit.Equal(t, got, c.want, "%s: spikes", c.name)
 	}
 	// Where it rises from is not known after a gap.
 	var s Spikes
@@ -64,7 +66,7 @@ func TestCrestEnds(t *testing.T) {
 		var c Crest[int64]
 		c.Add(0, span, 100)
 		c.Add(span-span/crestSlots/2, span, 1)
-		equal(t, c.Add(at, span, 1), want, "%s after a peak", at)
+		testkit.Equal(t, c.Add(at, span, 1), want, "%s after a peak", at)
 	}
 }
 
@@ -96,12 +98,12 @@ func TestCrest(t *testing.T) {
 
 func TestClampAndMedian(t *testing.T) {
 	for x, want := range map[float64]float64{-1: 0, 0: 0, 0.3: 0.3, 1: 1, 7: 1} {
-		equal(t, Clamp(x), want, "%g, clamped", x)
+		testkit.Equal(t, Clamp(x), want, "%g, clamped", x)
 	}
 	zero := 0.0
-	equal(t, Clamp(zero/zero), 0, "NaN, clamped")
+	testkit.Equal(t, Clamp(zero/zero), 0, "NaN, clamped")
 	for want, values := range map[float64][]float64{3: {3}, 2.5: {4, 1, 3, 2}, 5: {9, 5, 1}} {
-		equal(t, Median(values), want, "median of %v", values)
+		testkit.Equal(t, Median(values), want, "median of %v", values)
 	}
 }
 
@@ -128,6 +130,6 @@ func TestChecks(t *testing.T) {
 		"covered for too long":  {&Block{Covered: time.Hour + 1}, false},
 		"a block of later":      {&Block{Moments: Moments{From: time.Hour + 1}}, false},
 	} {
-		equal(t, c.v.Check(time.Hour), c.ok, "%s: whether it can be", name)
+		testkit.Equal(t, c.v.Check(time.Hour), c.ok, "%s: whether it can be", name)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 // points is how many troughs a scale keeps.
@@ -59,7 +61,7 @@ func TestLineIsThatOfExactRationals(t *testing.T) {
 		}
 	}
 	for _, pts := range [][]Point{nil, {{start, 1}, {2 * start, 2}, {3 * start, 3}}, {{start, 1}, {start, 2}, {start, 3}, {start, 4}}} {
-		equal(t, FitLine(pts), Trend{N: len(pts)}, "trend of %v", pts)
+		testkit.Equal(t, FitLine(pts), Trend{N: len(pts)}, "trend of %v", pts)
 	}
 }
 
@@ -134,9 +136,9 @@ func TestParabolaIsExact(t *testing.T) {
 func TestParabolaByHand(t *testing.T) {
 	rate, bend, sure := parabola(troughs([]float64{1000 - 3, 1100 + 6, 1400, 1900 - 6, 2600 + 3}))
 	const variance = 90. / 2 * mib * mib // of a trough: two of five are left to chance
-	near(t, "rate", rate, 80*mib, 1e-12)
-	near(t, "bend", bend, 2*mib, 1e-12)
-	near(t, "bend in errors", sure, mib/math.Sqrt(variance/140_000), 1e-9)
+	testkit.Near(t, "rate", rate, 80*mib, 1e-12)
+	testkit.Near(t, "bend", bend, 2*mib, 1e-12)
+	testkit.Near(t, "bend in errors", sure, mib/math.Sqrt(variance/140_000), 1e-9)
 }
 
 // The correlation of neighbours is half of what their changes lack of those of noise, and
@@ -179,5 +181,5 @@ func TestSlows(t *testing.T) {
 		}
 	}
 	// What has ended, and falls by now, brings nothing more.
-	equal(t, Slows(troughs(curve(points, 4000, func(x float64) float64 { return x * (1.2 - x) }))), 0, "what is to come after its end")
+	testkit.Equal(t, Slows(troughs(curve(points, 4000, func(x float64) float64 { return x * (1.2 - x) }))), 0, "what is to come after its end")
 }

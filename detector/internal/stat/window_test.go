@@ -10,6 +10,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 const (
@@ -17,22 +19,6 @@ const (
 	// start is a day in 2026 as time since the epoch.
 	start = 1_770_000_000 * time.Second
 )
-
-// near checks that got is want, give or take a share of it.
-func near(t *testing.T, what string, got, want, relative float64) {
-	t.Helper()
-	if math.IsNaN(got) || math.Abs(got-want) > relative*math.Abs(want) {
-		t.Errorf("%s is %.17g, want %.17g within %g of it", what, got, want, relative)
-	}
-}
-
-// equal checks that got is want. The format tells of what they are.
-func equal[T comparable](t testing.TB, got, want T, format string, args ...any) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: got %v, want %v", fmt.Sprintf(format, args...), got, want)
-	}
-}
 
 // rational computes the line through the points from its definition, in exact rational arithmetic:
 // its slope in bytes per second, R², and how far memory is from its mean over how far times are, which
@@ -177,7 +163,7 @@ func TestNoFit(t *testing.T) {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}
-	equal(t, (&Window{Span: time.Minute}).Fit(), Fit{Span: time.Minute}, "fit of an empty window")
+	testkit.Equal(t, (&Window{Span: time.Minute}).Fit(), Fit{Span: time.Minute}, "fit of an empty window")
 	if _, _, ok := (&Moments{N: 2}).Line(); ok {
 		t.Error("two samples at one time have a line")
 	}
