@@ -93,8 +93,6 @@ type Process struct {
 	Allocator *gpu.Allocator    `json:"allocator,omitempty"`
 	Lines     []gpu.Line        `json:"lines,omitempty"` // of code that hold most, as far as they are known
 	Course    []gpu.Opt[uint64] `json:"course_bytes"`
-	// ContainerID is that of its container; "" if it is not known.
-	ContainerID string `json:"-"`
 }
 
 // Name names a process for a sentence.

@@ -131,7 +131,7 @@ func TestDeathWhileUnread(t *testing.T) {
 	runSampler(t, source, setup, func(s *Sampler, _ *lines) {
 		after(102500 * time.Millisecond)
 		source.events <- gpu.Event{UUID: "GPU-0", XID: 31, Time: time.Now()}
-		after(5500 * time.Millisecond)
+		after(6500 * time.Millisecond) // the next sample after an answer
 		list := incidentsOf(s)
 		if len(list) != 2 {
 			t.Fatalf("incidents %+v", list)

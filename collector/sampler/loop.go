@@ -64,6 +64,7 @@ type progress struct {
 	processes processTable
 	peak      detector.Crest[uint64]
 	last      *DeviceState // with the last sample; nil before that, and if the GPU has lost its memory since
+	held      []held       // at most incident.Most
 	learnt    DeviceState  // of learn, which would make one of 5 KiB for each sample
 	said      findingLog
 	status    gpu.Status
@@ -99,6 +100,7 @@ func (l *loop) start(ctx context.Context) {
 
 func (l *loop) run(ctx context.Context) {
 	defer close(l.done)
+	defer l.settle(true)
 	defer l.tellXIDs()
 	defer l.prepare()
 	for {
@@ -130,6 +132,7 @@ func (l *loop) prepare() {
 // step takes one sample and publishes it. Only then does it read the status, which may take much longer.
 func (l *loop) step(ctx context.Context) {
 	l.tellXIDs()
+	l.settle(false)
 	l.reading.start()
 	defer l.reading.stop()
 	began := time.Now()
@@ -194,7 +197,7 @@ func (l *loop) forget() {
 		return
 	}
 	l.lost, l.instances, l.last = true, gpu.Opt[int]{}, nil
-	*l.whole = memory{domain: l.whole.domain, crashed: l.whole.crashed}
+	*l.whole = memory{domain: l.whole.domain}
 	l.whole.domain.Reset(detector.ReasonDeviceReset)
 	clear(l.memories)
 	l.memories[wholeGPU] = l.whole
