@@ -74,7 +74,7 @@ type Incident struct {
 
 // Finding is what the exporter had said of the memory.
 type Finding struct {
-	Text  string     `json:"text"`  // the most urgent finding that foretells a full memory; "" if there was none
+	Text  string     `json:"text"`  // the most urgent finding; "" if there was none
 	Since *time.Time `json:"since"` // when the growth was first seen
 	// By is the most urgent alert that was there: page, ticket or nothing. At is when it came.
 	By string     `json:"by"`

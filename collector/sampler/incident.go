@@ -106,10 +106,8 @@ func (l *loop) findingOn(of *Domain, m *memory) incident.Finding {
 	if at != 0 {
 		f.By, f.At = severity.String(), new(l.wall(at))
 	}
-	for _, message := range of.Messages() {
-		if f.Text == "" && message.Alert != finding.HeldByNobody { // that is no forecast
-			f.Text = message.Text()
-		}
+	if said := of.Messages(); len(said) > 0 {
+		f.Text = said[0].Text()
 	}
 	return f
 }
