@@ -23,17 +23,17 @@ type held struct {
 	full  []*memory // in which they ended
 }
 
-// tell keeps an incident on a memory as it was at the last sample, or as it is now if that did not have it. about are the processes that
-// it befell.
-func (l *loop) tell(i *incident.Incident, key MemoryKey, now *DeviceState, about ...processKey) {
-	of, m := cmp.Or(l.last.memory(key), now.memory(key)), l.memory(key)
-	if of == nil || m == nil {
+// tell keeps an incident on a memory as it was at the last sample that had it, or else as it is now. about are the processes that it
+// befell.
+func (l *loop) tell(i *incident.Incident, m *memory, now Domain, about ...processKey) {
+	of := cmp.Or(m.last, now)
+	if of.Device == nil {
 		return
 	}
 	i.GPU, i.UUID, i.Memory, i.Capacity = l.info.IndexLabel(), l.info.UUID, of.Name(), of.Memory.Capacity()
-	i.Finding = l.findingOn(of, m)
+	i.Finding = l.findingOn(&of, m)
 	to := cmp.Or(m.finding.Seen, of.Judgement.T) // nothing is found on the whole of a GPU in MIG mode
-	users := l.users(of, about)
+	users := l.users(&of, about)
 	h := held{Incident: i}
 	for _, p := range users {
 		key := keyOf(&p.Process)
@@ -134,17 +134,17 @@ func (l *loop) users(of *Domain, about []processKey) []ProcessState {
 // tellXIDs keeps incidents of the XID errors since the last sample.
 func (l *loop) tellXIDs() {
 	for len(l.xids) > 0 {
-		l.tell(&incident.Incident{Kind: incident.XID, XID: <-l.xids}, wholeGPU, nil)
+		l.tell(&incident.Incident{Kind: incident.XID, XID: <-l.xids}, l.whole, Domain{})
 	}
 }
 
 // tellRefusals keeps an incident of each process whose framework was refused memory since the last sample.
-func (l *loop) tellRefusals(sample *gpu.Sample, state *DeviceState) {
+func (l *loop) tellRefusals(sample *gpu.Sample) {
 	for key, e := range l.processes.entries {
 		r := l.sampler.cfg.Allocators.RefusedOn(l.info.UUID, sample, &gpu.Process{ID: key.id, Instance: key.instance})
-		if r != nil && r != e.refusal {
+		if m := l.memory(MemoryKey{Instance: key.instance}); m != nil && r != nil && r != e.refusal {
 			e.refusal = r
-			l.tell(&incident.Incident{Kind: incident.Refused, Asked: gpu.Some(r.Asked)}, MemoryKey{Instance: key.instance}, state, key)
+			l.tell(&incident.Incident{Kind: incident.Refused, Asked: gpu.Some(r.Asked)}, m, Domain{}, key)
 		}
 	}
 }

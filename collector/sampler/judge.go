@@ -24,6 +24,7 @@ type memory struct {
 	MemoryState // of a limit, at the last sample that told of it; else, and from the state file, only what names it
 	domain      *detector.Domain[gpu.ProcessID]
 	finding     finding.Memory
+	last        Domain        // at the last sample that had it
 	died        []processKey  // since the last verdict, within a minute after it was full
 	diedAt      time.Duration // the last sample of the last one of these
 	crashed     []finding.End // of those that did not end well, not counted yet
@@ -232,7 +233,7 @@ func (l *loop) find(state *DeviceState) {
 			state.addLimit(d.MemoryState, s.Processes)
 		}
 		if len(m.died) > 0 {
-			l.tell(&incident.Incident{Kind: kind}, d.MemoryKey, state, m.died...)
+			l.tell(&incident.Incident{Kind: kind}, m, d, m.died...)
 		}
 		s.Ends, m.died, m.crashed = m.crashed, nil, nil
 		s.FillsWithin = l.sampler.cfg.Detector.FillsWithin
