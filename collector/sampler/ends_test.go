@@ -179,6 +179,13 @@ func TestExitCodesComeOneByOne(t *testing.T) {
 	l.settle(false)
 	equal(t, len(l.held)+len(l.whole.crashed), 0, "held, and crashed")
 	equal(t, len(store.Now().List), 0, "incidents of ends that were well")
+	for n := range incident.Most + 1 { // one too many to be held
+		equal(t, len(l.held), n, "held")
+		l.held = append(l.held, held{Incident: &incident.Incident{Finding: incident.Finding{By: "nothing"}}, ended: []*departed{departs(1, "c", 0)}})
+		l.settle(false)
+	}
+	equal(t, len(l.held), 0, "held of too many")
+	equal(t, store.Now().Counts[incident.Count{By: "nothing"}], incident.Most+1, "incidents of too many")
 }
 
 // TestEndOfAProcess has a process leave a full memory: only what it held in one that it left well was given back.

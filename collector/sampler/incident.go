@@ -66,12 +66,13 @@ func (l *loop) tell(i *incident.Incident, m *memory, now Domain, about ...proces
 		}
 	}
 	l.held = append(l.held, h)
-	l.settle(len(l.held) > incident.Most)
+	l.settle(false)
 }
 
 // settle keeps the incidents for which no other exit code will come, or all that are held. Each memory that was full counts the largest of
 // those that crashed. If all processes of one ended well, it is no incident.
 func (l *loop) settle(all bool) {
+	all = all || len(l.held) > incident.Most
 	l.held = slices.DeleteFunc(l.held, func(h held) bool {
 		var crashed []finding.End // the largest is the first one: it counts
 		for n, d := range h.ended {

@@ -364,6 +364,22 @@ func TestDeathsThatAreNoIncidents(t *testing.T) {
 	}
 }
 
+// TestListThatLacksAProcess has a list miss two processes of a full memory, between two verdicts. One is there again: it has not ended.
+func TestListThatLacksAProcess(t *testing.T) {
+	shared := sharedGPU{func(float64) float64 { return 63.5 }, 15.9, nil}
+	i := only(t, incidentsOffline(t, nil, 2, 60, func(n int) *gpu.Sample {
+		s := shared.at(time.Duration(n) * 10 * time.Second)
+		switch {
+		case n == 40: // of which no verdict is seen
+			s.Processes = nil
+		case n > 40:
+			s.Processes = s.Processes[:1]
+		}
+		return s
+	}))
+	equal(t, fmt.Sprint(i.Ended, i.Processes[0].PID, i.Processes[0].Ended, i.Processes[1].Ended), "1 8 true false", "ended, the first, its end, that of the other")
+}
+
 // TestHardwareIncidents has a lost GPU and XID errors that end programs, on GPUs of any kind: each has the processes of the last sample.
 func TestHardwareIncidents(t *testing.T) {
 	mig := func(second int) (gpu.Sample, error) {

@@ -222,10 +222,7 @@ func (l *loop) find(state *DeviceState) {
 			continue // nothing is known of it this time
 		}
 		m, s := l.memory(d.MemoryKey), d.Sample()
-		m.died = slices.DeleteFunc(m.died, func(key processKey) bool {
-			e := l.processes.entries[key]
-			return e == nil || e.listed || slices.Contains(told, key)
-		})
+		m.died = slices.DeleteFunc(m.died, func(key processKey) bool { return slices.Contains(told, key) })
 		told = append(told, m.died...)
 		kind := incident.OutOfMemory
 		if d.IsLimit() {
