@@ -369,11 +369,8 @@ func TestListThatLacksAProcess(t *testing.T) {
 	shared := sharedGPU{func(float64) float64 { return 63.5 }, 15.9, nil}
 	i := only(t, incidentsOffline(t, nil, 2, 60, func(n int) *gpu.Sample {
 		s := shared.at(time.Duration(n) * 10 * time.Second)
-		switch {
-		case n == 40: // of which no verdict is seen
-			s.Processes = nil
-		case n > 40:
-			s.Processes = s.Processes[:1]
+		if n >= 40 { // of which no verdict is seen
+			s.Processes = s.Processes[:min(n-40, 1)]
 		}
 		return s
 	}))
