@@ -98,8 +98,6 @@ type End struct {
 	// Began is when the process was first seen, and At when its end was, on the clock of detector.Frame.T.
 	Began time.Duration `json:"-"`
 	At    time.Duration `json:"at"`
-	// Container is the ID of its container; "" if it is not known.
-	Container string `json:"-"`
 }
 
 // Sample is one memory after a frame. FillsWithin is the detector's default.

@@ -39,11 +39,10 @@ const (
 	HeldTicket = 1 << 30
 )
 
-// The alerts on growth, and on memory that no program will use again.
+// The alerts on growth.
 const (
-	OutOfMemory  = "GPUOutOfMemoryPredicted"
-	Leak         = "GPUMemoryLeakDetected"
-	HeldByNobody = "GPUMemoryHeldByNobody"
+	OutOfMemory = "GPUOutOfMemoryPredicted"
+	Leak        = "GPUMemoryLeakDetected"
 )
 
 const loopAdvice = "Stop the restarts. Let it ask for less, or give it more memory." // a program of a crash loop dies anyway
@@ -88,7 +87,7 @@ func (s *Sample) Messages(found []Finding) (list []Message) {
 			}
 		}
 		held := func(bytes detector.Value, detail, advice string) {
-			m := Message{Severity: Note, Alert: HeldByNobody, Summary: humanize.Bytes(bytes.V) + " of " + s.Name + " are held, and nobody uses them", Detail: detail, Advice: advice, Due: true}
+			m := Message{Severity: Note, Alert: "GPUMemoryHeldByNobody", Summary: humanize.Bytes(bytes.V) + " of " + s.Name + " are held, and nobody uses them", Detail: detail, Advice: advice, Due: true}
 			if bytes.V >= HeldTicket {
 				m.Severity = Ticket
 			}

@@ -74,7 +74,7 @@ type Incident struct {
 
 // Finding is what the exporter had said of the memory.
 type Finding struct {
-	Text  string     `json:"text"`  // the most urgent finding that foretells a full memory; "" if there was none
+	Text  string     `json:"text"`  // the most urgent finding; "" if there was none
 	Since *time.Time `json:"since"` // when the growth was first seen
 	// By is the most urgent alert that was there: page, ticket or nothing. At is when it came.
 	By string     `json:"by"`
@@ -93,8 +93,6 @@ type Process struct {
 	Allocator *gpu.Allocator    `json:"allocator,omitempty"`
 	Lines     []gpu.Line        `json:"lines,omitempty"` // of code that hold most, as far as they are known
 	Course    []gpu.Opt[uint64] `json:"course_bytes"`
-	// ContainerID is that of its container; "" if it is not known.
-	ContainerID string `json:"-"`
 }
 
 // Name names a process for a sentence.

@@ -62,19 +62,17 @@ func TestText(t *testing.T) {
 		incident *Incident
 		want     string
 	}{
-		"what grew ended":          {full(OutOfMemory, 1, grew, big), "train.py (pid 7) ended when GPU 0 was full (79.0 GiB of 80.0 GiB): it held 60.0 GiB, 59.0 GiB more than 20 s before. No alert foretold it."},
-		"another one fills it":     {full(OutOfMemory, 1, proc("small", 9, true, 1, 1), proc("train.py", 7, false, 1, 60)), "small (pid 9) ended when GPU 0 was full (79.0 GiB of 80.0 GiB): train.py (pid 7) held 60.0 GiB, 59.0 GiB more than 10 s before. No alert foretold it."},
-		"nothing grew":             {full(OutOfMemory, 1, proc("small", 9, true, 1, 1), big), "small (pid 9) ended when GPU 0 was full (79.0 GiB of 80.0 GiB): serve (pid 8) held 70.0 GiB. No alert foretold it."},
-		"several ended":            {full(OutOfMemory, 3, grew, proc("train.py", 8, true, 1)), "train.py (pid 7) and 2 more ended when GPU 0 was full (79.0 GiB of 80.0 GiB): train.py (pid 7) held 60.0 GiB, 59.0 GiB more than 20 s before. No alert foretold it."},
-		"nobody is known":          {full(OutOfMemory, 1), "A process ended when GPU 0 was full (79.0 GiB of 80.0 GiB). No alert foretold it."},
-		"no use is known":          {unknown, "train.py (pid 7) ended when GPU 0 was full. No alert foretold it."},
-		"only other ones are left": {full(OutOfMemory, 1, big), "A process ended when GPU 0 was full (79.0 GiB of 80.0 GiB): serve (pid 8) held 70.0 GiB. No alert foretold it."},
-		"a limit":                  {told(full(Limit, 1, inPod), Finding{By: "ticket", At: ago(90 * time.Minute)}), "train.py (pid 7) of pod ml/train-0 ended when GPU 0 was full (79.0 GiB of 80.0 GiB): it held 2.00 GiB. A ticket had come 1 h 30 min before."},
-		"refused":                  {told(full(Refused, 0, proc("train.py", 7, false, 1)), Finding{By: "page", At: ago(40 * time.Second)}), "train.py (pid 7) was refused 0 B on GPU 0 (79.0 GiB of 80.0 GiB): it held 1.00 GiB. A page had come 40 s before."},
-		"withheld":                 {told(full(OutOfMemory, 1), Finding{By: "nothing", Reason: "No leak yet: it may be a daily load."}), "A process ended when GPU 0 was full (79.0 GiB of 80.0 GiB). No alert foretold it. No leak yet: it may be a daily load."},
-		"lost":                     {full(Lost, 0, big), "GPU 0 was lost: serve (pid 8) held 70.0 GiB."},
-		"an XID error":             {xid, "GPU 0 reported XID 31: serve (pid 8) held 70.0 GiB."},
-		"of an empty GPU":          {full(Lost, 0), "GPU 0 was lost."},
+		"what grew ended":      {full(OutOfMemory, 1, grew, big), "train.py (pid 7) ended when GPU 0 was full (79.0 GiB of 80.0 GiB): it held 60.0 GiB, 59.0 GiB more than 20 s before. No alert foretold it."},
+		"another one fills it": {full(OutOfMemory, 1, proc("small", 9, true, 1, 1), proc("train.py", 7, false, 1, 60)), "small (pid 9) ended when GPU 0 was full (79.0 GiB of 80.0 GiB): train.py (pid 7) held 60.0 GiB, 59.0 GiB more than 10 s before. No alert foretold it."},
+		"nothing grew":         {full(OutOfMemory, 1, proc("small", 9, true, 1, 1), big), "small (pid 9) ended when GPU 0 was full (79.0 GiB of 80.0 GiB): serve (pid 8) held 70.0 GiB. No alert foretold it."},
+		"several ended":        {full(OutOfMemory, 3, grew, proc("train.py", 8, true, 1)), "train.py (pid 7) and 2 more ended when GPU 0 was full (79.0 GiB of 80.0 GiB): train.py (pid 7) held 60.0 GiB, 59.0 GiB more than 20 s before. No alert foretold it."},
+		"no use is known":      {unknown, "train.py (pid 7) ended when GPU 0 was full. No alert foretold it."},
+		"a limit":              {told(full(Limit, 1, inPod), Finding{By: "ticket", At: ago(90 * time.Minute)}), "train.py (pid 7) of pod ml/train-0 ended when GPU 0 was full (79.0 GiB of 80.0 GiB): it held 2.00 GiB. A ticket had come 1 h 30 min before."},
+		"refused":              {told(full(Refused, 0, proc("train.py", 7, false, 1)), Finding{By: "page", At: ago(40 * time.Second)}), "train.py (pid 7) was refused 0 B on GPU 0 (79.0 GiB of 80.0 GiB): it held 1.00 GiB. A page had come 40 s before."},
+		"withheld":             {told(full(OutOfMemory, 1), Finding{By: "nothing", Reason: "No leak yet: it may be a daily load."}), "A process ended when GPU 0 was full (79.0 GiB of 80.0 GiB). No alert foretold it. No leak yet: it may be a daily load."},
+		"lost":                 {full(Lost, 0, big), "GPU 0 was lost: serve (pid 8) held 70.0 GiB."},
+		"an XID error":         {xid, "GPU 0 reported XID 31: serve (pid 8) held 70.0 GiB."},
+		"of an empty GPU":      {full(Lost, 0), "GPU 0 was lost."},
 	} {
 		testkit.Equal(t, c.incident.describe(), c.want, "%s", name)
 	}

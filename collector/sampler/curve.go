@@ -74,13 +74,10 @@ func (h *history) add(t time.Duration, used gpu.Opt[uint64], v *detector.Verdict
 	if !used.OK {
 		return
 	}
-	if t < h.last {
-		*h = history{}
+	if len(h.bins) == 0 || t < h.last {
+		*h = history{first: t.Truncate(time.Second), width: time.Second}
 	}
 	h.last = t
-	if len(h.bins) == 0 {
-		h.first, h.width = t.Truncate(time.Second), time.Second
-	}
 	i := h.reach(t)
 	for len(h.bins) <= i {
 		h.bins = append(h.bins, emptyBin)

@@ -4,22 +4,20 @@
 package sampler
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
-	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
 const (
 	// maxEnds bounds the processes that wait for an answer.
 	maxEnds = 256
-	// firstAsked is the age of an end at the first question, at least: its incident is there by then.
-	firstAsked = time.Second
 	// askInterval is the time from one question to the next, and askedUntil how long after an end somebody is asked.
 	askInterval = 3 * time.Second
 	askedUntil  = time.Minute
@@ -29,22 +27,23 @@ const (
 
 // departed is a process that is not on its GPU any more.
 type departed struct {
+	finding.End
 	runs      detector.Program
 	container string
-	at        time.Duration // of its last sample, on the source's clock
-	since     time.Time     // when its end was noticed
+	noticed   time.Time
+	code      atomic.Pointer[gpu.Opt[int32]] // of its container; nil while another answer may come
 }
 
-// exitCodes are those of containers by their IDs, as far as they are known.
-type exitCodes map[string]gpu.Opt[int32]
-
-// held is the incident of processes that have ended. If all of them ended well, it is none; else tell is called.
-type held struct {
-	*incident.Incident
-	codes exitCodes // of their containers
-	since time.Time
-	tell  func()
+// exitCode returns the exit code of its container. final says that no other answer is worth waiting for.
+func (d *departed) exitCode() (code gpu.Opt[int32], final bool) {
+	if known := d.code.Load(); known != nil {
+		return *known, true
+	}
+	return code, time.Since(d.noticed) >= askedUntil
 }
+
+// endedWell reports whether a program that ended so had no error.
+func endedWell(code gpu.Opt[int32]) bool { return code.OK && (code.V == 0 || code.V == sigterm) }
 
 // ends asks how the containers of ended processes have ended, and tells heights of those that ended well. Outside of Kubernetes nobody
 // knows.
@@ -52,34 +51,20 @@ type ends struct {
 	heights *detector.Heights
 	owners  Owners
 	mu      sync.Mutex // never held while somebody is asked
-	waiting []departed
-	held    []held // of them, and of processes that nobody can be asked for
+	waiting []*departed
 }
 
-// add notes the end of a process of that program. at is the time of its last sample. It never blocks: beyond maxEnds, ends stay
-// unknown.
-func (e *ends) add(runs detector.Program, container string, at time.Duration) {
-	if e == nil || container == "" {
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.waiting) < maxEnds {
-		e.waiting = append(e.waiting, departed{runs, container, at, time.Now()})
-	}
-}
-
-// hold keeps an incident until that is known. One too many is told at once.
-func (e *ends) hold(i held) {
-	if e != nil {
+// add has somebody be asked for a process, if that is possible. It never blocks: beyond maxEnds, ends stay unknown.
+func (e *ends) add(d *departed) {
+	if e != nil && d.container != "" {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if len(e.held) < incident.Most {
-			e.held = append(e.held, i)
+		if len(e.waiting) < maxEnds {
+			e.waiting = append(e.waiting, d)
 			return
 		}
 	}
-	i.tell()
+	d.code.Store(&gpu.Opt[int32]{})
 }
 
 // ask asks for the containers, and forgets the processes that will not have another answer.
@@ -87,49 +72,25 @@ func (e *ends) ask(ctx context.Context) {
 	e.mu.Lock()
 	waiting := slices.Clone(e.waiting)
 	e.mu.Unlock()
-	asked, codes, final := len(waiting), exitCodes{}, map[string]bool{}
-	waiting = slices.DeleteFunc(waiting, func(l departed) bool {
-		switch age := time.Since(l.since); {
-		case ctx.Err() != nil || age >= askedUntil:
-			return true // the exporter ends, or the runtime is slow
-		case age < firstAsked:
+	asked, codes := len(waiting), map[string]*gpu.Opt[int32]{}
+	waiting = slices.DeleteFunc(waiting, func(d *departed) bool {
+		if time.Since(d.noticed) >= askedUntil {
+			return true // the runtime is slow
+		}
+		code, again := codes[d.container]
+		if !again {
+			if is, known := e.owners.Ended(ctx, d.container); known {
+				code = &is
+			}
+			codes[d.container] = code
+		}
+		if code == nil {
 			return false
 		}
-		code, again := codes[l.container]
-		if !again {
-			code, final[l.container] = e.owners.Ended(ctx, l.container)
-			codes[l.container] = code
-		}
-		return final[l.container] && (!endedWell(code) || l.runs == 0 || e.heights.Ended(l.runs, l.at))
+		d.code.Store(code)
+		return !endedWell(*code) || d.runs == 0 || e.heights.Ended(d.runs, d.At)
 	})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.waiting = append(waiting, e.waiting[asked:]...)
-	e.held = slices.DeleteFunc(e.held, func(i held) bool { return e.settle(i, codes) })
-}
-
-// endedWell reports whether a program that ended so had no error.
-func endedWell(code gpu.Opt[int32]) bool { return code.OK && (code.V == 0 || code.V == sigterm) }
-
-// settle notes exit codes in an incident. Once no other will come, it tells the incident and returns true. It needs e.mu.
-func (e *ends) settle(i held, codes exitCodes) bool {
-	well, asked := true, false
-	for id, code := range i.codes { // each is kept now: nobody asks again for one that is known
-		code = cmp.Or(code, codes[id])
-		i.codes[id] = code
-		well = well && endedWell(code)
-		asked = asked || !code.OK && slices.ContainsFunc(e.waiting, func(l departed) bool { return l.container == id })
-	}
-	if asked && time.Since(i.since) < askedUntil {
-		return false
-	}
-	for k := range i.Processes {
-		if p := &i.Processes[k]; p.Ended {
-			p.ExitCode = i.codes[p.ContainerID]
-		}
-	}
-	if !well {
-		i.tell()
-	}
-	return true
 }

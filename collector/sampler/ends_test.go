@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
 	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
@@ -94,7 +95,7 @@ func TestEnds(t *testing.T) {
 				e := &ends{heights: endedIn(t, 7, at), owners: owners}
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := inBackground(ctx, every(askInterval, func() { e.ask(ctx) }))
-				e.add(c.runs, c.container, at)
+				e.add(departs(c.runs, c.container, at))
 				after(5 * time.Minute)
 				equal(t, int(asked.Load()), c.asked, "questions")
 				cancel()
@@ -102,6 +103,11 @@ func TestEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// departs is a process of that program that ends now.
+func departs(runs detector.Program, container string, at time.Duration) *departed {
+	return &departed{End: finding.End{At: at}, runs: runs, container: container, noticed: time.Now()}
 }
 
 // endedIn returns what is remembered of a program that ended at that time.
@@ -128,14 +134,13 @@ func TestEndsAreBounded(t *testing.T) {
 		owners, asked := containerEnds(badly)
 		e := &ends{heights: detector.NewHeights(), owners: owners}
 		for i := range 3 * maxEnds {
-			e.add(1, strconv.Itoa(i), 0)
+			d := departs(1, strconv.Itoa(i), 0)
+			e.add(d)
+			_, final := d.exitCode()
+			equal(t, final, i >= maxEnds, "is the exit code of container %d final", i)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := inBackground(ctx, every(askInterval, func() { e.ask(ctx) }))
-		synctest.Wait()
-		for i := range 3 * maxEnds {
-			e.add(1, strconv.Itoa(i), 0)
-		}
 		after(askInterval)
 		equal(t, asked.Load(), maxEnds, "containers were asked for")
 		cancel()
@@ -143,29 +148,34 @@ func TestEndsAreBounded(t *testing.T) {
 	})
 	var e *ends
 	e = &ends{owners: &owners{ended: func() (code gpu.Opt[int32], known bool) {
-		e.add(1, "c2", 0) // while somebody is asked
+		e.add(departs(1, "c2", 0)) // while somebody is asked
 		return gpu.Some(int32(1)), true
-	}}, waiting: []departed{{since: time.Now().Add(-firstAsked)}}}
+	}}, waiting: []*departed{departs(1, "c1", 0)}}
 	e.ask(t.Context())
 	if len(e.waiting) != 1 || e.waiting[0].container != "c2" {
 		t.Errorf("%+v wait", e.waiting)
-	}
-	if n := testing.AllocsPerRun(1000, func() { e.add(1, "c1", 1) }); n > 0 {
-		t.Errorf("%g allocations", n)
 	}
 }
 
 // TestExitCodesComeOneByOne has two containers end well, of which one tells so later: what is known of the other is kept meanwhile.
 func TestExitCodesComeOneByOne(t *testing.T) {
-	for range 20 { // the order of a map is another one each time
-		told := false
-		i := held{&incident.Incident{}, exitCodes{"a": {}, "b": {}}, time.Now(), func() { told = true }}
-		e := &ends{waiting: []departed{{container: "b"}}}
-		equal(t, e.settle(i, exitCodes{"a": gpu.Some(int32(0))}), false, "settled before b is known")
-		e.waiting = nil
-		equal(t, e.settle(i, exitCodes{"b": gpu.Some(int32(sigterm))}), true, "settled")
-		equal(t, told, false, "an incident of ends that were well")
+	a, b, l := departs(1, "a", 0), departs(1, "b", 0), offline(t).loop
+	store := l.sampler.cfg.Incidents
+	l.held = []held{{Incident: &incident.Incident{}, ended: []*departed{a, b}, full: []*memory{l.whole}}}
+	a.code.Store(new(gpu.Some(int32(0))))
+	l.settle(false)
+	equal(t, len(l.held), 1, "held before b is known")
+	b.code.Store(new(gpu.Some(int32(sigterm))))
+	l.settle(false)
+	equal(t, len(l.held)+len(l.whole.crashed), 0, "held, and crashed")
+	equal(t, len(store.Now().List), 0, "incidents of ends that were well")
+	for n := range incident.Most + 1 { // one too many to be held
+		equal(t, len(l.held), n, "held")
+		l.held = append(l.held, held{Incident: &incident.Incident{Finding: incident.Finding{By: "nothing"}}, ended: []*departed{departs(1, "c", 0)}})
+		l.settle(false)
 	}
+	equal(t, len(l.held), 0, "held of too many")
+	equal(t, store.Now().Counts[incident.Count{By: "nothing"}], incident.Most+1, "incidents of too many")
 }
 
 // TestEndOfAProcess has a process leave a full memory: only what it held in one that it left well was given back.

@@ -16,42 +16,42 @@ import (
 // wall returns the wall clock at a time on the source's clock.
 func (l *loop) wall(t time.Duration) time.Time { return time.Unix(0, int64(t+l.ahead)).UTC() }
 
-// tell keeps an incident on a memory as it was at the last sample, or as it is now if that did not have it. about are the processes that
-// it befell.
-func (l *loop) tell(i *incident.Incident, key MemoryKey, now *DeviceState, about ...processKey) {
-	of, m := cmp.Or(l.last.memory(key), now.memory(key)), l.memory(key)
-	if of == nil || m == nil {
+// held is the incident of processes that have ended, until it is known how. Its first processes are the first of these.
+type held struct {
+	*incident.Incident
+	ended []*departed
+	full  []*memory // in which they ended
+}
+
+// tell keeps an incident on a memory as it was at the last sample that had it, or else as it is now. about are the processes that it
+// befell.
+func (l *loop) tell(i *incident.Incident, m *memory, now Domain, about ...processKey) {
+	of := cmp.Or(m.last, now)
+	if of.Device == nil {
 		return
 	}
 	i.GPU, i.UUID, i.Memory, i.Capacity = l.info.IndexLabel(), l.info.UUID, of.Name(), of.Memory.Capacity()
-	i.Finding = l.findingOn(of, m)
+	i.Finding = l.findingOn(&of, m)
 	to := cmp.Or(m.finding.Seen, of.Judgement.T) // nothing is found on the whole of a GPU in MIG mode
-	codes := exitCodes{}
-	for _, key := range about {
-		if e := l.processes.entry(key); !e.listed {
-			i.Ended++
+	users := l.users(&of, about)
+	h := held{Incident: i}
+	for _, p := range users {
+		key := keyOf(&p.Process)
+		if e := l.processes.entry(key); !e.listed && slices.Contains(about, key) {
 			to = max(to, e.seen)
-			codes[e.owner.ContainerID] = gpu.Opt[int32]{}
+			h.ended = append(h.ended, e.departed)
 		}
 	}
 	from := (to - incident.Span).Truncate(incident.Step)
 	i.Time, i.Start, i.Step = l.wall(to), l.wall(from), incident.Step.Seconds()
 	i.Course, i.Used = m.history.hour.course(from, to)
-	users := l.users(of, about)
-	i.Others = max(0, len(users)-incident.MaxProcesses)
+	i.Ended, i.Others = len(h.ended), max(0, len(users)-incident.MaxProcesses)
 	i.Processes = []incident.Process{}
-	var ends []finding.End // the largest is the first one: it counts
 	for n, p := range users[:len(users)-i.Others] {
 		e := l.processes.entry(keyOf(&p.Process))
-		u := incident.Process{
-			Who: finding.Of(e.owner), PID: p.ID.PID, ContainerID: e.owner.ContainerID, Ended: n < len(about) && !e.listed,
-			Allocator: p.Allocator, Lines: p.LeakSites(),
-		}
+		u := incident.Process{Who: finding.Of(e.owner), PID: p.ID.PID, Ended: n < i.Ended, Allocator: p.Allocator, Lines: p.LeakSites()}
 		if n == 0 && i.Kind == incident.Refused {
 			u.Lines = e.refusal.Lines // not those of its growth
-		}
-		if u.Ended { // the next life may begin in the very frame that misses it
-			ends = append(ends, finding.End{Who: u.Who, Began: e.first, At: cmp.Or(e.seen, of.Judgement.T), Container: u.ContainerID})
 		}
 		u.Course, u.Used = e.history.hour.course(from, to)
 		i.Processes = append(i.Processes, u)
@@ -60,27 +60,41 @@ func (l *loop) tell(i *incident.Incident, key MemoryKey, now *DeviceState, about
 		l.sampler.cfg.Incidents.Add(i)
 		return
 	}
-	l.tellDeaths(i, codes, ends, about)
-}
-
-// tellDeaths keeps an incident of processes that have ended, and counts it for the crash loop of each memory that was full, once the exit
-// codes of their containers are known, unless they ended well.
-func (l *loop) tellDeaths(i *incident.Incident, codes exitCodes, ends []finding.End, about []processKey) {
-	var full []chan []finding.End
 	for _, m := range l.memories {
 		if slices.ContainsFunc(m.died, func(key processKey) bool { return slices.Contains(about, key) }) {
-			full = append(full, m.crashed)
+			h.full = append(h.full, m)
 		}
 	}
-	l.sampler.ends.hold(held{i, codes, time.Now(), func() {
-		l.sampler.cfg.Incidents.Add(i)
-		for _, crashed := range full {
-			select {
-			case crashed <- slices.DeleteFunc(slices.Clone(ends), func(e finding.End) bool { return endedWell(codes[e.Container]) }):
-			default: // enough are known
+	l.held = append(l.held, h)
+	l.settle(false)
+}
+
+// settle keeps the incidents for which no other exit code will come, or all that are held. Each memory that was full counts the largest of
+// those that crashed. If all processes of one ended well, it is no incident.
+func (l *loop) settle(all bool) {
+	all = all || len(l.held) > incident.Most
+	l.held = slices.DeleteFunc(l.held, func(h held) bool {
+		var crashed []finding.End // the largest is the first one: it counts
+		for n, d := range h.ended {
+			code, final := d.exitCode()
+			if !final && !all {
+				return false
+			}
+			if n < len(h.Processes) {
+				h.Processes[n].ExitCode = code
+			}
+			if !endedWell(code) {
+				crashed = append(crashed, d.End)
 			}
 		}
-	}})
+		for _, m := range h.full {
+			m.crashed = append(m.crashed, crashed...)
+		}
+		if len(crashed) > 0 {
+			l.sampler.cfg.Incidents.Add(h.Incident)
+		}
+		return true
+	})
 }
 
 // findingOn returns what was said of a memory at the last sample.
@@ -93,10 +107,8 @@ func (l *loop) findingOn(of *Domain, m *memory) incident.Finding {
 	if at != 0 {
 		f.By, f.At = severity.String(), new(l.wall(at))
 	}
-	for _, message := range of.Messages() {
-		if f.Text == "" && message.Alert != finding.HeldByNobody { // that is no forecast
-			f.Text = message.Text()
-		}
+	if said := of.Messages(); len(said) > 0 {
+		f.Text = said[0].Text()
 	}
 	return f
 }
@@ -123,17 +135,17 @@ func (l *loop) users(of *Domain, about []processKey) []ProcessState {
 // tellXIDs keeps incidents of the XID errors since the last sample.
 func (l *loop) tellXIDs() {
 	for len(l.xids) > 0 {
-		l.tell(&incident.Incident{Kind: incident.XID, XID: <-l.xids}, wholeGPU, nil)
+		l.tell(&incident.Incident{Kind: incident.XID, XID: <-l.xids}, l.whole, Domain{})
 	}
 }
 
 // tellRefusals keeps an incident of each process whose framework was refused memory since the last sample.
-func (l *loop) tellRefusals(sample *gpu.Sample, state *DeviceState) {
+func (l *loop) tellRefusals(sample *gpu.Sample) {
 	for key, e := range l.processes.entries {
 		r := l.sampler.cfg.Allocators.RefusedOn(l.info.UUID, sample, &gpu.Process{ID: key.id, Instance: key.instance})
-		if r != nil && r != e.refusal {
+		if m := l.memory(MemoryKey{Instance: key.instance}); m != nil && r != nil && r != e.refusal {
 			e.refusal = r
-			l.tell(&incident.Incident{Kind: incident.Refused, Asked: gpu.Some(r.Asked)}, MemoryKey{Instance: key.instance}, state, key)
+			l.tell(&incident.Incident{Kind: incident.Refused, Asked: gpu.Some(r.Asked)}, m, Domain{}, key)
 		}
 	}
 }

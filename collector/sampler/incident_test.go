@@ -131,7 +131,7 @@ func TestDeathWhileUnread(t *testing.T) {
 	runSampler(t, source, setup, func(s *Sampler, _ *lines) {
 		after(102500 * time.Millisecond)
 		source.events <- gpu.Event{UUID: "GPU-0", XID: 31, Time: time.Now()}
-		after(5500 * time.Millisecond)
+		after(6500 * time.Millisecond) // the next sample after an answer
 		list := incidentsOf(s)
 		if len(list) != 2 {
 			t.Fatalf("incidents %+v", list)
@@ -362,6 +362,19 @@ func TestDeathsThatAreNoIncidents(t *testing.T) {
 			equal(t, len(incidentsOf(s)), 0, "%s: incidents", name)
 		})
 	}
+}
+
+// TestListThatLacksAProcess has a list miss two processes of a full memory, between two verdicts. One is there again: it has not ended.
+func TestListThatLacksAProcess(t *testing.T) {
+	shared := sharedGPU{func(float64) float64 { return 63.5 }, 15.9, nil}
+	i := only(t, incidentsOffline(t, nil, 2, 60, func(n int) *gpu.Sample {
+		s := shared.at(time.Duration(n) * 10 * time.Second)
+		if n >= 40 { // of which no verdict is seen
+			s.Processes = s.Processes[:min(n-40, 1)]
+		}
+		return s
+	}))
+	equal(t, fmt.Sprint(i.Ended, i.Processes[0].PID, i.Processes[0].Ended, i.Processes[1].Ended), "1 8 true false", "ended, the first, its end, that of the other")
 }
 
 // TestHardwareIncidents has a lost GPU and XID errors that end programs, on GPUs of any kind: each has the processes of the last sample.

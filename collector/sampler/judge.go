@@ -24,9 +24,10 @@ type memory struct {
 	MemoryState // of a limit, at the last sample that told of it; else, and from the state file, only what names it
 	domain      *detector.Domain[gpu.ProcessID]
 	finding     finding.Memory
-	died        []processKey       // since the last verdict, within a minute after it was full
-	diedAt      time.Duration      // the last sample of the last one of these
-	crashed     chan []finding.End // of those that did not end well, since the last verdict
+	last        Domain        // at the last sample that had it
+	died        []processKey  // since the last verdict, within a minute after it was full
+	diedAt      time.Duration // the last sample of the last one of these
+	crashed     []finding.End // of those that did not end well, not counted yet
 	history     history
 	curve       *Curve // of history, as it was made last
 }
@@ -184,18 +185,19 @@ func (l *loop) take(d *Domain, sample *gpu.Sample, index []int, state *DeviceSta
 // ended notes what follows from the end of a process in a memory.
 func (l *loop) ended(x *detector.Exit[gpu.ProcessID], d *Domain) {
 	key := processKey{x.Key, d.Instance}
-	e := l.processes.entry(key)
-	if e.listed {
+	e, m := l.processes.entries[key], l.memory(d.MemoryKey)
+	if e == nil || e.listed {
 		return // only its limit is gone
 	}
-	if x.NearCapacity {
-		m := l.memories[d.MemoryKey]
-		m.died, m.diedAt = append(m.died, key), cmp.Or(e.seen, m.domain.Judgement().T)
+	// The next life may begin in the very frame that misses it.
+	end := finding.End{Who: finding.Of(e.owner), Began: e.first, At: cmp.Or(e.seen, m.domain.Judgement().T)}
+	e.departed = &departed{End: end, runs: finding.RunsOn(e.owner, l.info.Name, d.Profile), container: e.owner.ContainerID, noticed: time.Now()}
+	l.sampler.ends.add(e.departed)
+	if !x.NearCapacity {
+		return
 	}
-	if e.seen > 0 {
-		l.sampler.ends.add(finding.RunsOn(e.owner, l.info.Name, d.Profile), e.owner.ContainerID, e.seen)
-	}
-	if x.NearCapacity && !d.IsLimit() { // that is told of the GPU
+	m.died, m.diedAt = append(m.died, key), end.At
+	if !d.IsLimit() { // that is told of the GPU
 		l.exits++
 	}
 }
@@ -222,12 +224,9 @@ func (l *loop) find(state *DeviceState) {
 			state.addLimit(d.MemoryState, s.Processes)
 		}
 		if len(m.died) > 0 {
-			l.tell(&incident.Incident{Kind: kind}, d.MemoryKey, state, m.died...)
+			l.tell(&incident.Incident{Kind: kind}, m, d, m.died...)
 		}
-		m.died = nil
-		for len(m.crashed) > 0 {
-			s.Ends = append(s.Ends, <-m.crashed...)
-		}
+		s.Ends, m.died, m.crashed = m.crashed, nil, nil
 		s.FillsWithin = l.sampler.cfg.Detector.FillsWithin
 		for _, f := range m.finding.Judge(s) {
 			if d.IsLimit() {

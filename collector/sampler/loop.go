@@ -63,8 +63,8 @@ type progress struct {
 	instances gpu.Opt[int]          // how many of memories are; absent before a sample of this exporter or an earlier one
 	processes processTable
 	peak      detector.Crest[uint64]
-	last      *DeviceState // with the last sample; nil before that, and if the GPU has lost its memory since
-	learnt    DeviceState  // of learn, which would make one of 5 KiB for each sample
+	held      []held      // at most incident.Most
+	learnt    DeviceState // of learn, which would make one of 5 KiB for each sample
 	said      findingLog
 	status    gpu.Status
 	readings  []FamilyState          // how the last reading of each group went
@@ -99,6 +99,7 @@ func (l *loop) start(ctx context.Context) {
 
 func (l *loop) run(ctx context.Context) {
 	defer close(l.done)
+	defer l.settle(true)
 	defer l.tellXIDs()
 	defer l.prepare()
 	for {
@@ -130,6 +131,7 @@ func (l *loop) prepare() {
 // step takes one sample and publishes it. Only then does it read the status, which may take much longer.
 func (l *loop) step(ctx context.Context) {
 	l.tellXIDs()
+	l.settle(false)
 	l.reading.start()
 	defer l.reading.stop()
 	began := time.Now()
@@ -160,7 +162,7 @@ func (l *loop) step(ctx context.Context) {
 func (l *loop) fail(err error) {
 	if wentAway(err) {
 		if errors.Is(err, gpu.ErrLost) {
-			l.tell(&incident.Incident{Kind: incident.Lost}, wholeGPU, nil)
+			l.tell(&incident.Incident{Kind: incident.Lost}, l.whole, Domain{})
 		}
 		l.forget()
 	}
@@ -193,8 +195,8 @@ func (l *loop) forget() {
 	if l.lost {
 		return
 	}
-	l.lost, l.instances, l.last = true, gpu.Opt[int]{}, nil
-	*l.whole = memory{domain: l.whole.domain, crashed: l.whole.crashed}
+	l.lost, l.instances = true, gpu.Opt[int]{}
+	*l.whole = memory{domain: l.whole.domain}
 	l.whole.domain.Reset(detector.ReasonDeviceReset)
 	clear(l.memories)
 	l.memories[wholeGPU] = l.whole
@@ -253,7 +255,9 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.draw(sample, state)
 	l.said.update(l.logger, state)
 	l.published.Store(state)
-	l.last = state
+	for d := range state.memories() {
+		l.memory(d.MemoryKey).last = d
+	}
 }
 
 // logBlind logs once that its processes alone are judged, because nothing tells the used memory of the GPU.
@@ -281,7 +285,7 @@ func (l *loop) locate(sample *gpu.Sample, state *DeviceState) {
 		}
 		p.Sites = allocators.SitesOn(l.info.UUID, sample, &p.Process)
 	}
-	l.tellRefusals(sample, state)
+	l.tellRefusals(sample)
 }
 
 // publishStatus publishes the last sample again, with the status that was read after it.

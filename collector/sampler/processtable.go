@@ -71,6 +71,7 @@ type processEntry struct {
 	history     history
 	before      *gpu.Owner         // of the state file; else nil
 	refusal     *allocator.Refusal // that was told last
+	departed    *departed          // once it has ended
 	curve       *Curve             // of history, as it was made last; nil if it is not drawn
 }
 

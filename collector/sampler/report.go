@@ -44,19 +44,6 @@ func (d *DeviceState) Domains() iter.Seq[Domain] {
 	}
 }
 
-// memory returns a memory of a GPU; nil if there is none, or no GPU.
-func (d *DeviceState) memory(key MemoryKey) *Domain {
-	if d == nil {
-		return nil
-	}
-	for m := range d.memories() {
-		if m.MemoryKey == key {
-			return &m
-		}
-	}
-	return nil
-}
-
 // memories returns the memories of a GPU. The first one is that of the GPU, in MIG mode, too.
 func (d *DeviceState) memories() iter.Seq[Domain] {
 	return func(yield func(Domain) bool) {

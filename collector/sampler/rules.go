@@ -29,7 +29,7 @@ func (s *Sampler) Configure(resolve Resolver) { s.resolve.Store(&resolve) }
 
 // newMemory returns a memory without history.
 func (p *progress) newMemory(of MemoryState) *memory {
-	m := &memory{MemoryState: of, crashed: make(chan []finding.End, 8)}
+	m := &memory{MemoryState: of}
 	d, err := detector.NewDomain(func(s detector.Subject[gpu.ProcessID]) detector.Config {
 		if *p.resolve != nil {
 			if cfg := (*p.resolve)(p.loop.labelsOf(&s, m)); cfg.Validate() == nil {
