@@ -196,7 +196,7 @@ func newCSV(header string, log *Log) (*csvLog, error) {
 	case !columns.tellMemory():
 		return nil, &HeaderError{"no column of used memory: record with " + record, header}
 	case c.untimed() && (log.Start.IsZero() || log.Interval <= 0):
-		return nil, &HeaderError{"no timestamp column: record with " + record, header}
+		return nil, &HeaderError{"no timestamp column: give both --log.start and --log.interval, or record with " + record, header}
 	}
 	return c, nil
 }

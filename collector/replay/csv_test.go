@@ -278,7 +278,7 @@ func TestLogErrors(t *testing.T) {
 		{name: "of bzip2", text: "BZh1\x00", want: "log: is compressed, and not by gzip: unpack it first"},
 		{name: "of xz", text: "\xfd7zXZ\x00\x00\x04", want: "log: is compressed, and not by gzip: unpack it first"},
 		{name: "JSON", text: "{\"a\":1}\n", want: "log:1: " + header},
-		{name: "no timestamp", text: "uuid, memory.used [MiB]\nGPU-a, 10 MiB\n", want: "log:1: no timestamp column: record with nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1"},
+		{name: "no timestamp", text: "uuid, memory.used [MiB]\nGPU-a, 10 MiB\n", want: "log:1: no timestamp column: give both --log.start and --log.interval, or record with nvidia-smi --query-gpu=timestamp,index,uuid,memory.used,memory.total --format=csv -l 1"},
 		{name: "no memory", text: "timestamp, pid\n", want: "log:1: no column of used memory: record with nvidia-smi --query-compute-apps=timestamp,gpu_uuid,pid,process_name,used_memory --format=csv -l 1"},
 		{name: "an unknown unit", text: "timestamp, memory.used [stone]\n", want: "log:1: no column of used memory: record with nvidia-smi --query-gpu"},
 		{name: "only messages", text: "\nNo devices were found\n# a\n", want: `log: holds only messages of nvidia-smi and comments: left out 2 lines, the first is line 2: is no part of the log: "No devices were found"`},
