@@ -132,6 +132,11 @@ type Finding struct {
 // Grows reports whether an alert is about growth.
 func (f *Finding) Grows() bool { return f.OOM.OK || f.Leaking.OK }
 
+// EndGrowth removes the alerts on growth.
+func (f *Finding) EndGrowth() {
+	f.OOM, f.Evidence, f.OOMDue, f.Leaking, f.LeakDue = detector.Value{}, detector.EvidenceNone, false, detector.Value{}, false
+}
+
 // Memory keeps the earlier alerts of a memory, and their culprits. The zero Memory is ready for use. The state file has it. A
 // copy is independent of the original.
 type Memory struct {

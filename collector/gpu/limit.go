@@ -15,7 +15,8 @@ const (
 // Limit is the most GPU memory that a process may hold, or that all processes with the same Of may hold together.
 type Limit struct {
 	Source string `json:"source"` // the value of the label
-	// Of is the container or control group that it bounds; "" is the process alone. A container has it for all of its runs.
+	// Of is the container or control group that it bounds; "" is the process alone, which the sampler names. A container has it for all of
+	// its runs.
 	Of string `json:"of,omitzero"`
 	// Bytes are 0 if they cannot be read.
 	Bytes uint64 `json:"bytes"`

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/incident"
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
@@ -42,6 +43,42 @@ func (d *departed) exitCode() (code gpu.Opt[int32], final bool) {
 	return code, time.Since(d.noticed) >= askedUntil
 }
 
+// deaths are the processes that one sample misses, the largest first.
+type deaths []*departed
+
+// crashed returns the ends of those that did not end well, once that is known of all, or as far as it is known now.
+func (d deaths) crashed(now bool) (ends []finding.End, final bool) {
+	for _, x := range d {
+		code, final := x.exitCode()
+		if !final && !now {
+			return nil, false
+		}
+		if !endedWell(code) {
+			ends = append(ends, x.End)
+		}
+	}
+	return ends, true
+}
+
+// held is the incident of processes that have ended, until it is known how. Its first processes are the first of these.
+type held struct {
+	*incident.Incident
+	deaths deaths
+	store  *incident.Store
+}
+
+// settle keeps the incident, unless all ended well, once that is known, or now.
+func (h *held) settle(now bool) bool {
+	ends, final := h.deaths.crashed(now)
+	for n := range min(len(h.deaths), len(h.Processes)) {
+		h.Processes[n].ExitCode, _ = h.deaths[n].exitCode()
+	}
+	if len(ends) > 0 {
+		h.store.Add(h.Incident)
+	}
+	return final
+}
+
 // endedWell reports whether a program that ended so had no error.
 func endedWell(code gpu.Opt[int32]) bool { return code.OK && (code.V == 0 || code.V == sigterm) }
 
@@ -52,6 +89,7 @@ type ends struct {
 	owners  Owners
 	mu      sync.Mutex // never held while somebody is asked
 	waiting []*departed
+	held    []held
 }
 
 // add has somebody be asked for a process, if that is possible. It never blocks: beyond maxEnds, ends stay unknown.
@@ -67,6 +105,20 @@ func (e *ends) add(d *departed) {
 	d.code.Store(&gpu.Opt[int32]{})
 }
 
+// hold keeps an incident until it is known how its processes ended. One too many does not wait.
+func (e *ends) hold(h held) {
+	if h.settle(false) {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.held) == incident.Most {
+		h.settle(true)
+		return
+	}
+	e.held = append(e.held, h)
+}
+
 // ask asks for the containers, and forgets the processes that will not have another answer.
 func (e *ends) ask(ctx context.Context) {
 	e.mu.Lock()
@@ -74,8 +126,8 @@ func (e *ends) ask(ctx context.Context) {
 	e.mu.Unlock()
 	asked, codes := len(waiting), map[string]*gpu.Opt[int32]{}
 	waiting = slices.DeleteFunc(waiting, func(d *departed) bool {
-		if time.Since(d.noticed) >= askedUntil {
-			return true // the runtime is slow
+		if ctx.Err() != nil || time.Since(d.noticed) >= askedUntil {
+			return true // the exporter ends, or the runtime is slow
 		}
 		code, again := codes[d.container]
 		if !again {
@@ -87,10 +139,11 @@ func (e *ends) ask(ctx context.Context) {
 		if code == nil {
 			return false
 		}
-		d.code.Store(code)
+		d.code.CompareAndSwap(nil, code) // a container that is removed has none
 		return !endedWell(*code) || d.runs == 0 || e.heights.Ended(d.runs, d.At)
 	})
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.waiting = append(waiting, e.waiting[asked:]...)
+	e.held = slices.DeleteFunc(e.held, func(h held) bool { return h.settle(ctx.Err() != nil) })
 }

@@ -100,6 +100,7 @@ func TestEnds(t *testing.T) {
 				equal(t, int(asked.Load()), c.asked, "questions")
 				cancel()
 				<-ended
+				equal(t, len(e.waiting), 0, "that still wait")
 			})
 		})
 	}
@@ -157,25 +158,45 @@ func TestEndsAreBounded(t *testing.T) {
 	}
 }
 
-// TestExitCodesComeOneByOne has two containers end well, of which one tells so later: what is known of the other is kept meanwhile.
+// TestExitCodesComeOneByOne has two containers end well, of which one tells so later: what is known of the other is kept, also once its
+// runtime has forgotten it.
 func TestExitCodesComeOneByOne(t *testing.T) {
-	a, b, l := departs(1, "a", 0), departs(1, "b", 0), offline(t).loop
-	store := l.sampler.cfg.Incidents
-	l.held = []held{{Incident: &incident.Incident{}, ended: []*departed{a, b}, full: []*memory{l.whole}}}
-	a.code.Store(new(gpu.Some(int32(0))))
-	l.settle(false)
-	equal(t, len(l.held), 1, "held before b is known")
-	b.code.Store(new(gpu.Some(int32(sigterm))))
-	l.settle(false)
-	equal(t, len(l.held)+len(l.whole.crashed), 0, "held, and crashed")
-	equal(t, len(store.Now().List), 0, "incidents of ends that were well")
-	for n := range incident.Most + 1 { // one too many to be held
-		equal(t, len(l.held), n, "held")
-		l.held = append(l.held, held{Incident: &incident.Incident{Finding: incident.Finding{By: "nothing"}}, ended: []*departed{departs(1, "c", 0)}})
-		l.settle(false)
+	store := incident.NewStore("", incident.Most, nil)
+	asked := 0
+	e := &ends{heights: detector.NewHeights(), owners: &owners{ended: func() (code gpu.Opt[int32], known bool) {
+		asked++ // for a and b, and once more for both
+		return []gpu.Opt[int32]{gpu.Some(int32(0)), {}, {}, gpu.Some(int32(sigterm))}[asked-1], asked != 2
+	}}}
+	a, b := departs(1, "a", 0), departs(1, "b", 0)
+	e.add(a)
+	e.add(b)
+	e.hold(held{Incident: &incident.Incident{}, deaths: deaths{a, b}, store: store})
+	e.ask(t.Context())
+	equal(t, len(e.held), 1, "held before b is known")
+	e.ask(t.Context())
+	equal(t, len(e.held)+len(store.Now().List), 0, "held, and incidents of ends that were well")
+
+	counts := func() uint64 { return store.Now().Counts[incident.Count{By: "nothing"}] }
+	for range incident.Most + 1 {
+		e.hold(held{Incident: &incident.Incident{Finding: incident.Finding{By: "nothing"}}, deaths: deaths{departs(1, "c", 0)}, store: store})
 	}
-	equal(t, len(l.held), 0, "held of too many")
-	equal(t, store.Now().Counts[incident.Count{By: "nothing"}], incident.Most+1, "incidents of too many")
+	equal(t, counts(), 1, "incidents of one too many to be held")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	e.ask(ctx)
+	equal(t, counts(), incident.Most+1, "incidents at the end of the exporter")
+}
+
+// TestDeadAtALimit has a process die at a limit: the limit is kept until it is known how, and counts it then.
+func TestDeadAtALimit(t *testing.T) {
+	m := offline(t).loop.newMemory(MemoryState{MemoryKey: MemoryKey{Of: "/a"}, Memory: gpu.Memory{Used: nothing}})
+	d := departs(1, "c", 0)
+	m.dead = []deaths{{d}}
+	equal(t, len(m.crashed()), 0, "ends before it is known")
+	equal(t, m.over(time.Hour), false, "is the limit forgotten")
+	d.code.Store(new(gpu.Some(int32(1))))
+	equal(t, len(m.crashed()), 1, "ends")
+	equal(t, m.over(time.Hour), true, "is the limit forgotten then")
 }
 
 // TestEndOfAProcess has a process leave a full memory: only what it held in one that it left well was given back.

@@ -596,6 +596,7 @@ func TestRefusalIncident(t *testing.T) {
 		equal(t, fmt.Sprint(i.Ended, len(i.Processes), i.Processes[1].PID), "0 2 8", "ended, processes, the other")
 	}
 	equal(t, list[0].Processes[0].Lines, []gpu.Line{{Line: "a.py:3 step", Bytes: 30 << 30}}, "lines")
+	equal(t, len(incidentsOffline(t, p, 1, 1, func(int) *gpu.Sample { return shared.at(0) })), 1, "incidents of a refusal that is there with the first sample")
 }
 
 // TestIncidentOfAGap has a program end in a gap of a history that is longer than a course. The detector learns of that before it judges:

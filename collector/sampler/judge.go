@@ -24,10 +24,9 @@ type memory struct {
 	MemoryState // of a limit, at the last sample that told of it; else, and from the state file, only what names it
 	domain      *detector.Domain[gpu.ProcessID]
 	finding     finding.Memory
-	last        Domain        // at the last sample that had it
-	died        []processKey  // since the last verdict, within a minute after it was full
-	diedAt      time.Duration // the last sample of the last one of these
-	crashed     []finding.End // of those that did not end well, not counted yet
+	last        Domain       // at the last sample, if that had it
+	died        []processKey // since the last verdict, within a minute after it was full
+	dead        []deaths     // until it is known how they ended
 	history     history
 	curve       *Curve // of history, as it was made last
 }
@@ -196,7 +195,7 @@ func (l *loop) ended(x *detector.Exit[gpu.ProcessID], d *Domain) {
 	if !x.NearCapacity {
 		return
 	}
-	m.died, m.diedAt = append(m.died, key), end.At
+	m.died = append(m.died, key)
 	if !d.IsLimit() { // that is told of the GPU
 		l.exits++
 	}
@@ -206,6 +205,16 @@ func (l *loop) ended(x *detector.Exit[gpu.ProcessID], d *Domain) {
 func (l *loop) knows(key processKey) bool {
 	m := l.memories[MemoryKey{Instance: key.instance}]
 	return m != nil && m.domain.Knows(key.id)
+}
+
+// crashed returns the ends of those that did not end well, once that is known of all that died with them.
+func (m *memory) crashed() (list []finding.End) {
+	m.dead = slices.DeleteFunc(m.dead, func(d deaths) bool {
+		ends, final := d.crashed(false)
+		list = append(list, ends...) // the largest is the first one: it counts
+		return final
+	})
+	return list
 }
 
 // find decides what alerts say of each memory of the GPU.
@@ -226,7 +235,7 @@ func (l *loop) find(state *DeviceState) {
 		if len(m.died) > 0 {
 			l.tell(&incident.Incident{Kind: kind}, m, d, m.died...)
 		}
-		s.Ends, m.died, m.crashed = m.crashed, nil, nil
+		s.Ends, m.died = m.crashed(), nil
 		s.FillsWithin = l.sampler.cfg.Detector.FillsWithin
 		for _, f := range m.finding.Judge(s) {
 			if d.IsLimit() {

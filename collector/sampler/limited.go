@@ -19,7 +19,7 @@ import (
 const mostLimited = 128
 
 // aProcess begins the name of a process that has a limit of its own.
-const aProcess = "process-"
+const aProcess = "process:"
 
 // nothing is what a limit without a process holds.
 var nothing = gpu.Some(uint64(0))
@@ -44,23 +44,31 @@ func (l *loop) limits(sample *gpu.Sample) (list []MemoryState) {
 	return list
 }
 
-// bound gives a limit of a process a memory. It takes the one of a limit with the same labels that has no process any more, such as that
-// of the last run of a container outside of Kubernetes: this is its next life.
+// bound gives a limit of a process a memory. That on a process alone takes the one of an ended process with the same labels, the last one,
+// of which it is the next life.
 func (l *loop) bound(sample *gpu.Sample, p *gpu.Process, of string) {
 	key := MemoryKey{p.Instance, of}
-	if l.memories[key] != nil || len(l.memories) > mostLimited {
+	if l.memories[key] != nil {
 		return
 	}
-	m := l.newMemory(MemoryState{MemoryKey: key, Profile: finding.LimitProfile})
-	for _, last := range l.memories {
-		ended := !slices.ContainsFunc(sample.Processes, func(p gpu.Process) bool { return last.Has(&p) })
-		if ended && last.IsLimit() && last.Instance == p.Instance && last.Who == finding.Of(p.Owner) && (m.MemoryKey == key || m.Of < last.Of) {
-			m = last
+	var last *memory
+	for _, m := range l.memories {
+		same := strings.HasPrefix(of, aProcess) && strings.HasPrefix(m.Of, aProcess) && m.Instance == p.Instance && m.Who == finding.Of(p.Owner)
+		lives := slices.ContainsFunc(sample.Processes, func(p gpu.Process) bool { return m.Has(&p) || m.domain.Knows(p.ID) })
+		if same && !lives && (last == nil || cmp.Or(cmp.Compare(m.finding.Seen, last.finding.Seen), cmp.Compare(m.Of, last.Of)) > 0) {
+			last = m
 		}
 	}
-	delete(l.memories, m.MemoryKey)
-	m.MemoryKey = key
-	l.memories[key] = m
+	switch {
+	case last != nil:
+		delete(l.memories, last.MemoryKey)
+	case len(l.memories) > mostLimited:
+		return
+	default:
+		last = l.newMemory(MemoryState{Profile: finding.LimitProfile})
+	}
+	last.MemoryKey = key
+	l.memories[key] = last
 }
 
 // Has reports whether a process uses the memory.
@@ -102,7 +110,7 @@ func (m *memory) sum(sample *gpu.Sample) (known bool) {
 // on there; it takes a minute to know whether it ended well. Where that stays unknown, as on coherent memory or if nobody tells the limit
 // any more, it takes an hour.
 func (m *memory) over(t time.Duration) bool {
-	left := m.Memory.Used == nothing && len(m.finding.Ends) == 0 && t-m.diedAt > 2*askedUntil
+	left := m.Memory.Used == nothing && len(m.finding.Ends)+len(m.dead) == 0
 	return m.IsLimit() && (left || !m.Memory.Used.OK && t-m.finding.Seen > time.Hour)
 }
 
@@ -156,7 +164,7 @@ func (d *DeviceState) firstEnd(last *DeviceState) {
 			if first.Grows() && other.Grows() {
 				// If it is a leak there, so it is here.
 				first.Leaking, first.LeakDue = cmp.Or(first.Leaking, other.Leaking), first.LeakDue || other.LeakDue
-				other.Finding = finding.Finding{Who: other.Who, Zombie: other.Zombie, Unreleased: other.Unreleased, NearlyFull: other.NearlyFull, CrashLoop: other.CrashLoop}
+				other.EndGrowth()
 			}
 		}
 	}

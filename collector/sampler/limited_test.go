@@ -168,7 +168,7 @@ func TestUnusableLimits(t *testing.T) {
 		t.Errorf("limited %+v of processes %+v", x, state.Processes)
 	}
 	out.says(t, 1, "source=dmem of=/pods/a/main")
-	out.says(t, 1, "source=mps of=process-7-1")
+	out.says(t, 1, "source=mps of=process:7-1")
 	out.says(t, 2, "a limit on GPU memory cannot be read, is 0, or is above the memory of the GPU")
 }
 
@@ -186,7 +186,7 @@ func TestLimitOfProbe(t *testing.T) {
 	o := offline(t)
 	o.loop.sampler.cfg.Allocators = limiting{&probes{}}
 	s := sharedGPU{func(float64) float64 { return 4 }, 10, nil}
-	if x := s.watch(o, 0, time.Minute).Limited; len(x) != 2 || x[0].Of != "process-7-1" || x[0].Memory.Total.V != 17<<30 || x[1].Memory.Total.V != 23<<30 {
+	if x := s.watch(o, 0, time.Minute).Limited; len(x) != 2 || x[0].Of != "process:7-1" || x[0].Memory.Total.V != 17<<30 || x[1].Memory.Total.V != 23<<30 {
 		t.Errorf("limited %+v", x)
 	}
 }
@@ -342,23 +342,34 @@ func TestFirstEnd(t *testing.T) {
 // TestNextLife has a process with a limit after one has ended: its memory goes on if it has the same labels.
 func TestNextLife(t *testing.T) {
 	serve, train := &gpu.Owner{Process: "serve"}, &gpu.Owner{Process: "train"}
-	first := aProcess + "7"
+	first := MemoryKey{Of: aProcess + "7"}
+	ended := gpu.ProcessID{PID: 7, Start: 1}
 	for name, c := range map[string]struct {
 		process gpu.Process
 		of      string
+		beside  gpu.ProcessID
+		limits  int // of others
 		same    bool
 	}{
-		"the same":                {process: gpu.Process{Owner: serve}, of: aProcess + "8", same: true},
-		"another program":         {process: gpu.Process{Owner: train}, of: aProcess + "8"},
-		"on another GPU instance": {process: gpu.Process{Owner: serve, Instance: gpu.Some(uint32(1))}, of: aProcess + "8"},
-		"beside the first":        {process: gpu.Process{Owner: serve, Limits: []gpu.Limit{{Of: first}}}, of: aProcess + "8"},
-		"in a new control group":  {process: gpu.Process{Owner: serve}, of: "/docker/b", same: true},
+		"the same":                  {process: gpu.Process{Owner: serve}, of: aProcess + "8", same: true},
+		"where there are too many":  {process: gpu.Process{Owner: serve}, of: aProcess + "8", limits: mostLimited, same: true},
+		"another program":           {process: gpu.Process{Owner: train}, of: aProcess + "8"},
+		"on another GPU instance":   {process: gpu.Process{Owner: serve, Instance: gpu.Some(uint32(1))}, of: aProcess + "8"},
+		"beside the first":          {process: gpu.Process{Owner: serve, Limits: []gpu.Limit{{Of: first.Of}}}, of: aProcess + "8"},
+		"while its limit is absent": {process: gpu.Process{Owner: serve}, of: aProcess + "8", beside: ended},
+		"in a control group":        {process: gpu.Process{Owner: serve}, of: "/docker/b"},
 	} {
 		l := offline(t).loop
-		before := l.newMemory(MemoryState{MemoryKey: MemoryKey{Of: first}, Who: finding.Of(serve)})
-		l.memories[before.MemoryKey] = before
-		l.bound(&gpu.Sample{Processes: []gpu.Process{c.process}}, &c.process, c.of)
-		if now := l.memories[MemoryKey{c.process.Instance, c.of}]; now == nil || now == before != c.same || len(l.memories) != map[bool]int{true: 2, false: 3}[c.same] {
+		before := l.newMemory(MemoryState{MemoryKey: first, Who: finding.Of(serve)})
+		must(t, before.domain.Observe(&detector.Frame[gpu.ProcessID]{T: 1, Members: []detector.Member[gpu.ProcessID]{{Key: ended}}}))
+		earlier := l.newMemory(MemoryState{MemoryKey: MemoryKey{Of: aProcess + "9"}, Who: before.Who})
+		before.finding.Seen = 1
+		l.memories[first], l.memories[earlier.MemoryKey] = before, earlier
+		for n := range c.limits {
+			l.memories[MemoryKey{Of: strconv.Itoa(n)}] = &memory{domain: earlier.domain}
+		}
+		l.bound(&gpu.Sample{Processes: []gpu.Process{c.process, {ID: c.beside}}}, &c.process, c.of)
+		if now := l.memories[MemoryKey{c.process.Instance, c.of}]; now == nil || (now == before) != c.same || (l.memories[first] == nil) != c.same {
 			t.Errorf("%s: %d memories", name, len(l.memories))
 		}
 	}
@@ -494,6 +505,28 @@ func TestLimitsOfAPod(t *testing.T) {
 		if x := state.Limited[0]; (x.Of == pod.Of) != (x.Who == finding.Who{Namespace: "ml", Pod: "a"}) { // what both containers have in common
 			t.Errorf("%s: %+v", name, x.Who)
 		}
+	}
+}
+
+// TestRulesOfALimit has a second container come into a pod: the limit of both asks for its rules again.
+func TestRulesOfALimit(t *testing.T) {
+	s, o := sharedGPU{func(float64) float64 { return 4 }, 10, []gpu.Limit{dmem(16)}}, offline(t)
+	o.loop.sampler.Configure(func(labels map[string]string) detector.Config {
+		c := detector.DefaultConfig()
+		c.Mute = labels["scope"] == "workload" && labels["container"] == "main"
+		return c
+	})
+	for _, pids := range [][]uint32{{}, {9}} {
+		state := run(o, 0, time.Minute, func(at time.Duration) *gpu.Sample {
+			sample := s.at(at + time.Duration(len(pids))*time.Minute)
+			for _, pid := range pids {
+				sidecar := sample.Processes[0]
+				sidecar.ID.PID, sidecar.Owner = pid, &gpu.Owner{Process: "log", Namespace: "ml", Pod: "a", Container: "sidecar"}
+				sample.Processes = append(sample.Processes, sidecar)
+			}
+			return sample
+		})
+		equal(t, state.Limited[0].Judgement.Device.Muted, len(pids) == 0, "is a rule on the container main followed")
 	}
 }
 

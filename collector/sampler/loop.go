@@ -63,7 +63,6 @@ type progress struct {
 	instances gpu.Opt[int]          // how many of memories are; absent before a sample of this exporter or an earlier one
 	processes processTable
 	peak      detector.Crest[uint64]
-	held      []held      // at most incident.Most
 	learnt    DeviceState // of learn, which would make one of 5 KiB for each sample
 	said      findingLog
 	status    gpu.Status
@@ -99,7 +98,6 @@ func (l *loop) start(ctx context.Context) {
 
 func (l *loop) run(ctx context.Context) {
 	defer close(l.done)
-	defer l.settle(true)
 	defer l.tellXIDs()
 	defer l.prepare()
 	for {
@@ -131,7 +129,6 @@ func (l *loop) prepare() {
 // step takes one sample and publishes it. Only then does it read the status, which may take much longer.
 func (l *loop) step(ctx context.Context) {
 	l.tellXIDs()
-	l.settle(false)
 	l.reading.start()
 	defer l.reading.stop()
 	began := time.Now()
@@ -196,7 +193,7 @@ func (l *loop) forget() {
 		return
 	}
 	l.lost, l.instances = true, gpu.Opt[int]{}
-	*l.whole = memory{domain: l.whole.domain}
+	*l.whole = memory{domain: l.whole.domain, dead: l.whole.dead}
 	l.whole.domain.Reset(detector.ReasonDeviceReset)
 	clear(l.memories)
 	l.memories[wholeGPU] = l.whole
@@ -255,6 +252,9 @@ func (l *loop) publish(sample *gpu.Sample) {
 	l.draw(sample, state)
 	l.said.update(l.logger, state)
 	l.published.Store(state)
+	for _, m := range l.memories {
+		m.last = Domain{}
+	}
 	for d := range state.memories() {
 		l.memory(d.MemoryKey).last = d
 	}
@@ -285,7 +285,7 @@ func (l *loop) locate(sample *gpu.Sample, state *DeviceState) {
 		}
 		p.Sites = allocators.SitesOn(l.info.UUID, sample, &p.Process)
 	}
-	l.tellRefusals(sample)
+	l.tellRefusals(sample, state)
 }
 
 // publishStatus publishes the last sample again, with the status that was read after it.

@@ -134,7 +134,7 @@ func (t *processTable) limit(o *gpu.Owner, p *gpu.Process, m gpu.Memory) {
 		}
 		if l.Bytes == 0 || m.Total.OK && l.Bytes > m.Total.V {
 			if !t.unusable[l.Source] {
-				level.Warn(t.cfg.Logger).Log("msg", "a limit on GPU memory cannot be read, is 0, or is above the memory of the GPU", "gpu", t.index, "source", l.Source, "of", l.Of)
+				level.Warn(t.cfg.Logger).Log("msg", "a limit on GPU memory cannot be read, is 0, or is above the memory of the GPU", "gpu", t.index, "uuid", t.uuid, "pod", o.Pod, "source", l.Source, "of", l.Of)
 			}
 			t.unusable[l.Source] = true
 			continue

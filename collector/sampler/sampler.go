@@ -139,6 +139,9 @@ func (s *Sampler) Run(ctx context.Context) {
 	case <-time.After(stopGrace):
 	}
 	s.write()
+	if s.ends != nil {
+		s.ends.ask(ctx) // nobody, any more
+	}
 	s.cfg.Incidents.Save() // what the loops told at their end
 }
 

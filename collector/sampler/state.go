@@ -101,7 +101,7 @@ type XIDState struct {
 // an instance alone is that of the instance. The others are limits.
 type MemoryKey struct {
 	Instance gpu.Opt[uint32] `json:"gpu_instance,omitzero"`
-	Of       string          `json:"of,omitzero"` // of a limit, as gpu.Limit has it
+	Of       string          `json:"of,omitzero"` // of a limit: what it bounds
 }
 
 // IsLimit reports whether the memory is a limit, and not that of a GPU or GPU instance.

@@ -144,7 +144,7 @@ func TestNamesOfMemories(t *testing.T) {
 		}
 	}
 	names := map[string]bool{}
-	for _, of := range []string{"/pods/a/main", "/pods/b/main", "/pods/a-main", "/pods/a main", "/", "/..", "process-7-1"} {
+	for _, of := range []string{"/pods/a/main", "/pods/b/main", "/pods/a-main", "/pods/a main", "/", "/..", "process:7-1"} {
 		d := sampler.Domain{MemoryState: &sampler.MemoryState{MemoryKey: sampler.MemoryKey{Of: of}}, Device: &sampler.DeviceState{}}
 		name := fromstate.PathOf(&d)
 		if names[name] || !regexp.MustCompile(`^[\w.-]+$`).MatchString(name) {
