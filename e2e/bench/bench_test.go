@@ -5,7 +5,6 @@ package main
 
 import (
 	"os"
-	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -119,18 +118,13 @@ func TestDeterministic(t *testing.T) {
 func TestConstants(t *testing.T) {
 	table, err := os.ReadFile("../../detector/CONSTANTS.md")
 	must(t, err)
-	var text []byte
-	rows := regexp.MustCompile("(?m)^\\| `(\\w+)` \\| `([^`]+)` ").FindAllStringSubmatch(string(table), -1)
+	rows := constants.FindAllStringSubmatch(string(table), -1)
 	if len(rows) < 50 {
 		t.Fatalf("%d constants", len(rows))
 	}
 	for _, row := range rows {
-		path, from, to, err := constantAt(row[1])
-		if err == nil {
-			text, err = os.ReadFile(path)
-		}
-		if err != nil || string(text[from:to]) != row[2] {
-			t.Errorf("%s is %s in the table: %v", row[1], row[2], err)
+		if _, _, _, err := constantAt(row[1], row[2]); err != nil {
+			t.Error(err)
 		}
 	}
 }
