@@ -10,7 +10,6 @@ import (
 	"maps"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,30 +22,16 @@ func (n *Node) Write(path string) error {
 	if err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
+	temp := path + ".new"
+	if err := os.WriteFile(temp, text, 0o644); err != nil {
 		return fmt.Errorf("write script: %w", err)
 	}
-	_, err = temp.Write(text)
-	if closeErr := temp.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		// The kernel's stamps are coarse and inodes come back: a stamp of our own makes each script another file.
-		now := time.Now()
-		err = os.Chtimes(temp.Name(), now, now)
-	}
-	if err == nil {
-		err = os.Chmod(temp.Name(), 0o644)
-	}
-	if err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		os.Remove(temp.Name())
+	// The kernel's stamps are coarse and inodes come back: a stamp of our own makes each script another file.
+	now := time.Now()
+	if err := os.Chtimes(temp, now, now); err != nil {
 		return fmt.Errorf("write script: %w", err)
 	}
-	return nil
+	return os.Rename(temp, path)
 }
 
 // script renders the node in the format that c/script.c describes.
