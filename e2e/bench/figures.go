@@ -29,7 +29,6 @@ type figures struct {
 	alarms                     []time.Duration // for how long one had been on before them
 	costs                      []float64       // of the leaks that end in an out-of-memory
 	zombies, unreleased        matched
-	lost                       int // of the leaks in chains of lives
 }
 
 // forecasts are the scores of many.
@@ -76,7 +75,6 @@ func (m *matched) add(o matched) {
 
 func (f *figures) addLeak(l *leakOutcome) {
 	f.leaks++
-	count(&f.lost, l.lost)
 	count(&f.rated, l.rated)
 	count(&f.inTime, l.inTime)
 	if l.found != never {

@@ -104,7 +104,7 @@ func (s *summary) limits() error {
 	for rule, f := range sum(results) {
 		paged, ticketed := 0, 0
 		for _, r := range results {
-			if r.job.family.Class == fleet.Healthy {
+			if r.family.Class == fleet.Healthy {
 				count(&paged, r.outcomes[rule].pages > 0)
 				count(&ticketed, r.outcomes[rule].tickets > 0)
 			}

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
-	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/rivals"
 )
 
 // options are the flags.
@@ -26,8 +25,6 @@ type options struct {
 	seeds                                 seedRange
 	family, summary                       string
 	families, incidents, lives, constants bool
-	unprobed                              bool           // there are no probes in what is run
-	fresh                                 bool           // those that are Fresh, too
 	list                                  []fleet.Family // those there are; a test has its own
 }
 
@@ -107,20 +104,8 @@ func bench(w *strings.Builder, opt options) error {
 }
 
 // chosen returns the families that are asked for. Those that are Fresh are left out of all but some lines of the summary.
-func (o *options) chosen() []fleet.Family {
+func (o *options) chosen(fresh bool) []fleet.Family {
 	return slices.DeleteFunc(slices.Clone(o.list), func(f fleet.Family) bool {
-		return !strings.Contains(f.Name, o.family) || f.Fresh && !o.fresh
+		return !strings.Contains(f.Name, o.family) || f.Fresh && !fresh
 	})
-}
-
-// names are the rules that are measured, in the order of the columns.
-func (o *options) names() []string {
-	names := []string{"ours", "ours, GPU memory only"}
-	if !o.unprobed {
-		names = append(names, "ours, with probes")
-	}
-	for _, rule := range rivals.All() {
-		names = append(names, rule.Name)
-	}
-	return names
 }

@@ -81,9 +81,9 @@ func rows() []row {
 }
 
 // compared returns a table of all rules.
-func compared(title string, rows []row, names []string, all []figures) *table {
+func compared(title string, names []string, all []figures) *table {
 	t := &table{title: title, header: append([]string{""}, names...)}
-	for _, r := range rows {
+	for _, r := range rows() {
 		cells := []string{r.name}
 		for i := range all {
 			cells = append(cells, r.of(&all[i]))
@@ -93,11 +93,13 @@ func compared(title string, rows []row, names []string, all []figures) *table {
 	return t
 }
 
+func part(n, m int) string { return fmt.Sprintf("%d/%d", n, m) }
+
 func share(n, m int) string {
 	if m == 0 {
 		return "–"
 	}
-	return fmt.Sprintf("%d/%d %s", n, m, percent(float64(n)/float64(m)))
+	return part(n, m) + " " + percent(float64(n)/float64(m))
 }
 
 func percent(x float64) string { return formatted("%.1f %%", 100*x) }

@@ -8,9 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpuleak/gpu_leak_exporter/detector"
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
-	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/incidents"
 )
 
 // summary is the table of --summary: a line for each population.
@@ -48,7 +46,6 @@ func (s *summary) add(name string, of []result) {
 		return
 	}
 	f := &sum(of)[0]
-	part := func(n, m int) string { return fmt.Sprintf("%d/%d", n, m) }
 	s.table.rows = append(s.table.rows, []string{
 		name, part(f.found, f.leaks), part(f.inTime, f.rated),
 		part(f.alarmed[fleet.Healthy], f.scenarios[fleet.Healthy]), part(f.alarmed[fleet.Growing], f.scenarios[fleet.Growing]),
@@ -58,50 +55,27 @@ func (s *summary) add(name string, of []result) {
 
 // halves adds a line for the families for tuning, one for those held out, and one for those that are Fresh.
 func (s *summary) halves(name string, of []result) {
-	s.add(name+", tuning", chosen(of, func(f *fleet.Family) bool { return !f.Held }))
-	s.add(name+", held out", chosen(of, func(f *fleet.Family) bool { return f.Held && !f.Fresh }))
-	s.add(name+", fresh", chosen(of, func(f *fleet.Family) bool { return f.Fresh }))
-}
-
-// judged runs the families before our rule alone.
-func (s *summary) judged(families []fleet.Family, what sees) ([]result, error) {
-	return run(s.opt, families, func() []judge { return []judge{newOurs(detector.DefaultConfig(), what)} })
+	s.add(name+", tuning", chosen(of, func(r *result) bool { return !r.family.Held }))
+	s.add(name+", held out", chosen(of, func(r *result) bool { return r.family.Held && !r.family.Fresh }))
+	s.add(name+", fresh", chosen(of, func(r *result) bool { return r.family.Fresh }))
 }
 
 func (s *summary) fleet(name string, what sees) error {
-	opt := s.opt
-	opt.fresh = true
-	results, err := s.judged(opt.chosen(), what)
-	if err == nil {
-		s.halves(name, results)
-	}
+	results, err := run(s.opt, s.opt.chosen(true), alone(what))
+	s.halves(name, results)
 	return err
 }
 
 func (s *summary) reports() error {
-	var families []fleet.Family
-	later := map[string]bool{}
-	for _, one := range incidents.All() {
-		later[one.Kind], families = one.Later, append(families, one.Family())
-	}
-	results, err := s.judged(families, sees{})
-	if err != nil {
-		return err
-	}
-	for i := range results {
-		firstLeak(&results[i])
-	}
-	s.add("reports, tuned on", chosen(results, func(f *fleet.Family) bool { return !later[f.Name] }))
-	s.add("reports, never tuned on", chosen(results, func(f *fleet.Family) bool { return later[f.Name] }))
-	return nil
+	results, err := reports(s.opt)
+	s.add("reports, tuned on", chosen(results, func(r *result) bool { return !r.family.Held }))
+	s.add("reports, never tuned on", chosen(results, func(r *result) bool { return r.family.Held }))
+	return err
 }
 
 func (s *summary) lives() error {
-	all, err := live(s.opt)
-	if err != nil {
-		return err
-	}
-	s.halves("third lives", results(all, func(l *lived) bool { return l.number > 2 }))
-	s.halves("second lives", results(all, func(l *lived) bool { return l.number == 2 }))
-	return nil
+	results, err := live(s.opt)
+	s.halves("third lives", chosen(results, func(r *result) bool { return r.life > 2 }))
+	s.halves("second lives", chosen(results, func(r *result) bool { return r.life == 2 }))
+	return err
 }

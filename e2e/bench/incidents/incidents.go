@@ -105,7 +105,7 @@ func All() []Incident {
 
 // Family returns the incident as one: its scenarios are the stories that it may have been. It is a leak if memory was lost.
 func (i *Incident) Family() fleet.Family {
-	f := fleet.Family{Name: i.Kind, Class: fleet.Healthy, About: i.Told, Draw: func(seed uint64) *fleet.Scenario {
+	f := fleet.Family{Name: i.Kind, Class: fleet.Healthy, Held: i.Later, Draw: func(seed uint64) *fleet.Scenario {
 		return &newStory(i, seed).Scenario
 	}}
 	if i.Ending == "fills" || i.Ending == "goes on" {
