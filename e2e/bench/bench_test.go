@@ -36,11 +36,11 @@ func line(slice gpu.Opt[uint32], rate float64) *fleet.Scenario {
 			if rate > 0 {
 				s.Truth.Leaks = []fleet.LeakTruth{{
 					Processes: []gpu.ProcessID{culprit}, Instance: slice, From: start + onset, Until: start + t, Rate: rate,
-					Retained: uint64(lost), Visible: true, VisibleAt: start + onset + time.Minute, Fatal: ended,
+					Retained: uint64(lost), Visible: true, Fatal: ended,
 				}}
 			}
 			if ended {
-				s.Truth.OOMs = []fleet.OOM{{T: start + t, Instance: slice, Process: culprit, Growth: t - onset}}
+				s.Truth.OOMs = []fleet.OOM{{T: start + t, Instance: slice, Growth: t - onset}}
 			}
 			return false
 		}
