@@ -39,14 +39,10 @@ func benchIncidents(w *strings.Builder, opt options) error {
 		told[one.Kind] = one
 	}
 	writeIntro(w, "incidents")
-	for _, held := range []bool{false, true} {
-		title := map[bool]string{false: "Reports that were tuned on", true: "Reports never tuned on"}[held]
-		of := chosen(results, func(r *result) bool { return r.family.Held == held })
-		if len(of) == 0 {
-			continue
-		}
-		for _, t := range append([]*table{whoTable(title, &sum(of)[0])}, reportTables(title, told, of, opt)...) {
-			t.write(w)
+	for i, title := range []string{"Reports that were tuned on", "Reports never tuned on"} {
+		if of := heldOut(results, i == 1); len(of) > 0 {
+			whoTable(title, &sum(of)[0]).write(w)
+			writeReports(w, title, told, of, opt)
 		}
 	}
 	return nil
@@ -62,8 +58,8 @@ func whoTable(title string, f *figures) *table {
 	}}
 }
 
-// reportTables returns a table for each sort of reports, with a row for each.
-func reportTables(title string, told map[string]incidents.Incident, of []result, opt options) []*table {
+// writeReports writes a table for each sort of reports, with a row for each.
+func writeReports(w *strings.Builder, title string, told map[string]incidents.Incident, of []result, opt options) {
 	lost := &table{title: title + ": leaks", header: []string{"what was told", "found", "after", "announced", "before"}}
 	kept := &table{title: title + ": memory that was held for nobody", header: []string{"what was told", "named"}}
 	none := &table{title: title + ": what was taken for a leak and was none", header: []string{"what was told", "with an alarm"}}
@@ -86,5 +82,7 @@ func reportTables(title string, told map[string]incidents.Incident, of []result,
 			none.rows = append(none.rows, []string{what, of2(f.alarmed[fleet.Healthy], f.scenarios[fleet.Healthy])})
 		}
 	}
-	return []*table{lost, kept, none}
+	for _, t := range []*table{lost, kept, none} {
+		t.write(w)
+	}
 }

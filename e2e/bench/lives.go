@@ -23,10 +23,8 @@ func benchLives(w *strings.Builder, opt options) error {
 		return err
 	}
 	writeIntro(w, "lives")
-	for _, held := range []bool{false, true} {
-		name := map[bool]string{false: "Families for tuning", true: "Families held out"}[held]
-		kindTable(name+", by kind", chosen(results, func(r *result) bool { return r.family.Held == held })).write(w)
-	}
+	kindTable("Families for tuning, by kind", heldOut(results, false)).write(w)
+	kindTable("Families held out, by kind", heldOut(results, true)).write(w)
 	return nil
 }
 

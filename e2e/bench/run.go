@@ -73,16 +73,9 @@ func benchFleet(w *strings.Builder, opt options) error {
 		return err
 	}
 	writeIntro(w, "fleet")
-	for _, p := range []struct {
-		title string
-		in    func(r *result) bool
-	}{
-		{"Families for tuning", func(r *result) bool { return !r.family.Held }},
-		{"Families held out", func(r *result) bool { return r.family.Held }},
-		{"All families", func(*result) bool { return true }},
-	} {
-		of := chosen(results, p.in)
-		compared(title(p.title, opt, of), names, sum(of)).write(w)
+	for i, what := range []string{"Families for tuning", "Families held out", "All families"} {
+		of := [][]result{heldOut(results, false), heldOut(results, true), results}[i]
+		compared(title(what, opt, of), names, sum(of)).write(w)
 	}
 	for _, t := range familyTables(results) {
 		t.write(w)
@@ -93,6 +86,11 @@ func benchFleet(w *strings.Builder, opt options) error {
 // chosen returns the results that are meant.
 func chosen(results []result, in func(r *result) bool) []result {
 	return slices.DeleteFunc(slices.Clone(results), func(r result) bool { return !in(&r) })
+}
+
+// heldOut returns the results of the families that are held out, or those of the others.
+func heldOut(results []result, held bool) []result {
+	return chosen(results, func(r *result) bool { return r.family.Held == held })
 }
 
 // sum returns the figures of each rule.

@@ -11,42 +11,52 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
-// summary is the table of --summary: a line for each population.
-type summary struct {
-	opt            options
-	table, bounded table
-}
-
 // benchSummary writes a line for each population that is asked for: the families for tuning and those held out, the same with
-// probes, the public reports, and the chains of lives.
+// probes, the public reports, and the chains of lives. The limits have a table of their own.
 func benchSummary(w *strings.Builder, opt options, names []string) error {
-	s := &summary{opt: opt, table: table{title: "Populations", header: []string{
+	lines := &table{title: "Populations", header: []string{
 		"", "found", "in time", "alarmed", "growing", "paged", "false pages", "tickets", "per 1,000 d", "cost",
-	}}}
+	}}
+	var bounded table
 	for _, name := range names {
-		of, known := map[string]func() error{
-			"fleet": func() error { return s.fleet("fleet", sees{}) }, "probes": func() error { return s.fleet("probes", sees{probes: true}) },
-			"reports": s.reports, "lives": s.lives, "limits": s.limits,
-		}[name]
-		if !known {
-			return fmt.Errorf("--summary: there is no population %q, only fleet, probes, reports, lives and limits", name)
+		var of []result
+		var err error
+		switch name {
+		case "fleet":
+			of, err = run(opt, opt.chosen(true), alone(sees{}))
+			lines.halves(name, of)
+		case "probes":
+			of, err = run(opt, opt.chosen(true), alone(sees{probes: true}))
+			lines.halves(name, of)
+		case "reports":
+			of, err = reports(opt)
+			lines.population("reports, tuned on", heldOut(of, false))
+			lines.population("reports, never tuned on", heldOut(of, true))
+		case "lives":
+			of, err = live(opt)
+			lines.halves("third lives", chosen(of, func(r *result) bool { return r.life > 2 }))
+			lines.halves("second lives", chosen(of, func(r *result) bool { return r.life == 2 }))
+		case "limits":
+			bounded, err = limits(opt)
+		default:
+			err = fmt.Errorf("--summary: there is no population %q, only fleet, probes, reports, lives and limits", name)
 		}
-		if err := of(); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	s.table.write(w)
-	s.bounded.write(w)
+	lines.write(w)
+	bounded.write(w)
 	return nil
 }
 
-// add adds a line.
-func (s *summary) add(name string, of []result) {
+// population adds a line.
+func (t *table) population(name string, of []result) {
 	if len(of) == 0 {
 		return
 	}
 	f := &sum(of)[0]
-	s.table.rows = append(s.table.rows, []string{
+	t.rows = append(t.rows, []string{
 		name, part(f.found, f.leaks), part(f.inTime, f.rated),
 		part(f.alarmed[fleet.Healthy], f.scenarios[fleet.Healthy]), part(f.alarmed[fleet.Growing], f.scenarios[fleet.Growing]),
 		part(f.paged, f.ooms), strconv.Itoa(f.pages), strconv.Itoa(f.tickets), number1(f.perDays(f.pages)), number0(f.cost()),
@@ -54,28 +64,8 @@ func (s *summary) add(name string, of []result) {
 }
 
 // halves adds a line for the families for tuning, one for those held out, and one for those that are Fresh.
-func (s *summary) halves(name string, of []result) {
-	s.add(name+", tuning", chosen(of, func(r *result) bool { return !r.family.Held }))
-	s.add(name+", held out", chosen(of, func(r *result) bool { return r.family.Held && !r.family.Fresh }))
-	s.add(name+", fresh", chosen(of, func(r *result) bool { return r.family.Fresh }))
-}
-
-func (s *summary) fleet(name string, what sees) error {
-	results, err := run(s.opt, s.opt.chosen(true), alone(what))
-	s.halves(name, results)
-	return err
-}
-
-func (s *summary) reports() error {
-	results, err := reports(s.opt)
-	s.add("reports, tuned on", chosen(results, func(r *result) bool { return !r.family.Held }))
-	s.add("reports, never tuned on", chosen(results, func(r *result) bool { return r.family.Held }))
-	return err
-}
-
-func (s *summary) lives() error {
-	results, err := live(s.opt)
-	s.halves("third lives", chosen(results, func(r *result) bool { return r.life > 2 }))
-	s.halves("second lives", chosen(results, func(r *result) bool { return r.life == 2 }))
-	return err
+func (t *table) halves(name string, of []result) {
+	t.population(name+", tuning", heldOut(of, false))
+	t.population(name+", held out", chosen(of, func(r *result) bool { return r.family.Held && !r.family.Fresh }))
+	t.population(name+", fresh", chosen(of, func(r *result) bool { return r.family.Fresh }))
 }
