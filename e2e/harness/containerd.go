@@ -8,7 +8,6 @@ package harness
 import (
 	"archive/tar"
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -20,7 +19,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -259,15 +257,14 @@ func (c *Containerd) clear(t testing.TB) {
 		t.Errorf("pods are left of containerd in %s", c.dir)
 		return
 	}
-	for _, g := range c.groups() {
-		// A group is busy for a moment after its last process.
-		Eventually(t, stopDeadline, func() error {
-			if err := os.Remove(g); !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			return nil
-		})
-	}
+	base := filepath.Base(c.dir)
+	Eventually(t, stopDeadline, func() error { // a group is busy for a moment after its last process
+		out, err := exec.Command("find", cgroupFS, "-depth", "-type", "d", "(", "-name", base, "-o", "-path", "*/"+base+"/*", ")", "-delete").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err == nil && bytes.Contains(mounts, []byte(c.dir+"/")) {
 		err = errors.New("something is mounted there")
@@ -278,23 +275,4 @@ func (c *Containerd) clear(t testing.TB) {
 	if err != nil {
 		t.Errorf("left of containerd in %s: %v", c.dir, err)
 	}
-}
-
-// groups returns the control groups of the pods, the inner ones first. On a host
-// with version 1 there are some in each hierarchy.
-func (c *Containerd) groups() []string {
-	var groups []string
-	for _, pattern := range []string{cgroupFS, cgroupFS + "/*"} {
-		tops, _ := filepath.Glob(filepath.Join(pattern, filepath.Base(c.dir))) // fails only if the pattern is wrong
-		for _, top := range tops {
-			_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
-				if err == nil && d.IsDir() {
-					groups = append(groups, path)
-				}
-				return nil // a group that has gone is no error
-			})
-		}
-	}
-	slices.SortFunc(groups, func(a, b string) int { return cmp.Compare(b, a) })
-	return slices.Compact(groups)
 }
