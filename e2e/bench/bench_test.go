@@ -81,13 +81,13 @@ func printed(t *testing.T, opt options) string {
 		opt.seeds = seedRange{1, 1}
 	}
 	var out strings.Builder
-	must(t, bench(&out, opt))
+	must(t, opt.run(&out, opt))
 	return out.String()
 }
 
 // TestBench runs lines past all rules: ours finds them, names the process, pages, and is silent on the others.
 func TestBench(t *testing.T) {
-	got := printed(t, options{families: true})
+	got := printed(t, options{run: benchFleet})
 	for _, want := range []string{
 		"# How well", "## Families for tuning, seeds 1 to 1: 3 families, 3 GPUs, 1 node-days", "## Families held out", "## All families",
 		"| leaks found | 3/3 100.0 % | 3/3 100.0 % |", "| … and the right culprit named | 3/3 100.0 % | – |",
@@ -105,7 +105,7 @@ func TestBench(t *testing.T) {
 
 // What is printed does not depend on how many run at a time.
 func TestDeterministic(t *testing.T) {
-	opt := options{families: true, seeds: seedRange{1, 2}}
+	opt := options{run: benchFleet, seeds: seedRange{1, 2}}
 	all := printed(t, opt)
 	before := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(before)
@@ -130,9 +130,9 @@ func TestConstants(t *testing.T) {
 }
 
 func TestSeeds(t *testing.T) {
-	for text, want := range map[string]seedRange{"3": {3, 3}, "301-310": {301, 310}, "2-1": {}, "x": {}, "1-": {}} {
-		if got, err := parseSeeds(text); got != want || (err == nil) != (want.last > 0) {
-			t.Errorf("%q: %v, %v", text, got, err)
+	for text, want := range map[string]seedRange{"3-3": {3, 3}, "301-310": {301, 310}, "3": {}, "2-1": {}, "x": {}, "1-": {}} {
+		if got, err := parse([]string{"--seeds=" + text}); (err == nil) != (want.last > 0) || err == nil && got.seeds != want {
+			t.Errorf("%q: %v, %v", text, got.seeds, err)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func TestReports(t *testing.T) {
 		"imagenet-defunct":      {": memory that was held for nobody\n", "| 1 of 1 |"},
 		"jax-notebook-prealloc": {": what was taken for a leak and was none\n", "| 0 of 1 |"},
 	} {
-		got := printed(t, options{incidents: true, family: kind})
+		got := printed(t, options{run: benchIncidents, family: kind})
 		for _, want := range append(want, "["+kind+"](https://") {
 			if strings.Count(got, want) != 1 {
 				t.Errorf("%s: not once %q:\n%s", kind, want, got)
@@ -159,7 +159,7 @@ func TestLimits(t *testing.T) {
 		"limit_leak_eval_outputs": {"| the end is the limit | 1/1 | 1 | 1/1 100.0 % | 1/1 100.0 % | ", "| the end is the capacity | 1/1 | 1 | 1/1 100.0 % | 1/1 100.0 % | "},
 		"limit_healthy_vllm":      {"| the end is the limit | 0/0 | 0 | – | – | – | 2 | 0 | 0 | 0 |", "| the end is the capacity | 0/0 | 0 | – | – | – | 2 | 0 | 0 | 0 |"},
 	} {
-		got := printed(t, options{summary: "limits", family: family, seeds: seedRange{301, 301}})
+		got := printed(t, options{run: benchSummary, summary: "limits", family: family, seeds: seedRange{301, 301}})
 		for _, row := range rows {
 			if !strings.Contains(got, row) {
 				t.Errorf("%s: no %q in\n%s", family, row, got)
@@ -185,7 +185,7 @@ func TestLives(t *testing.T) {
 		"autograd_cycles": {"| leak in every life | found in each | 4 |", "| one earlier life leaked | silent in lives 3 to 5, found in life 6 | 4 |", "| a healthy life, and one that leaks | found in life 2 | 1 |"},
 		"serve_plain":     {"| healthy | silent | 4 |", "| deploy of a larger model | silent | 4 |", "| two healthy lives | silent in life 2 where the first one shows all | 1 |"},
 	} {
-		got := printed(t, options{lives: true, family: family, list: fleet.Families()})
+		got := printed(t, options{run: benchLives, family: family, list: fleet.Families()})
 		for _, want := range append(want, "# What it is worth to know earlier lives", "## Families for tuning, by kind\n") {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s: no %q in\n%s", family, want, got)

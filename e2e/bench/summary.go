@@ -13,12 +13,12 @@ import (
 
 // benchSummary writes a line for each population that is asked for: the families for tuning and those held out, the same with
 // probes, the public reports, and the chains of lives. The limits have a table of their own.
-func benchSummary(w *strings.Builder, opt options, names []string) error {
+func benchSummary(w *strings.Builder, opt options) error {
 	lines := &table{title: "Populations", header: []string{
 		"", "found", "in time", "alarmed", "growing", "paged", "false pages", "tickets", "per 1,000 d", "cost",
 	}}
 	var bounded table
-	for _, name := range names {
+	for _, name := range strings.Split(opt.summary, ",") {
 		var of []result
 		var err error
 		switch name {
