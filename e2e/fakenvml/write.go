@@ -123,7 +123,6 @@ func (w *scriptWriter) gpu(g *GPU) {
 	for _, folder := range sortedKeys(g.Limits) {
 		w.line("limit", g.Limits[folder], folder)
 	}
-	w.line("event_types", g.EventTypes)
 	for _, e := range g.Events {
 		w.line("event", e.Seq, e.Type, e.Data)
 	}
@@ -139,7 +138,7 @@ func (w *scriptWriter) identity(g *GPU) {
 	w.line("architecture", g.Architecture)
 	w.line("lost", g.Lost)
 	w.line("hidden", g.Hidden)
-	w.line("modes", g.Modes.Addressing, g.Modes.NUMANode)
+	w.line("addressing", g.Addressing)
 }
 
 func (w *scriptWriter) thermal(g *GPU) {
