@@ -17,7 +17,6 @@ import (
 type figures struct {
 	leaks, found, inTime, rated, named, listed, who, early int
 	delays                                                 []time.Duration
-	leakScenarios                                          int
 	// By class: scenarios, and those that ever had an alarm.
 	scenarios, alarmed         [fleet.Growing + 1]int
 	episodes, pages, tickets   int
@@ -61,7 +60,6 @@ func (f *figures) add(class fleet.Class, o *outcome) {
 		f.alarmedHours, f.memoryHours = f.alarmedHours+o.alarmedHours, f.memoryHours+o.memoryHours
 		return
 	}
-	f.leakScenarios++
 	count(&f.early, o.early)
 	for i := range o.leaks {
 		f.addLeak(&o.leaks[i])

@@ -14,13 +14,11 @@ import (
 
 // reports lives what was reported in public again. For each life of a GPU the first leak counts.
 func reports(opt options) ([]result, error) {
-	var families []fleet.Family
+	opt.list = nil
 	for _, one := range incidents.All() {
-		if strings.Contains(one.Kind, opt.family) {
-			families = append(families, one.Family())
-		}
+		opt.list = append(opt.list, one.Family())
 	}
-	results, err := run(opt, families, alone(sees{}))
+	results, err := run(opt, opt.chosen(false), alone(sees{}))
 	for i := range results {
 		o := &results[i].outcomes[0]
 		o.leaks = o.leaks[:min(len(o.leaks), 1)]

@@ -4,10 +4,8 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
@@ -93,8 +91,8 @@ func (e *exporter) ask() answer {
 // limits returns the table of programs in a container with a limit on its GPU memory, beside the same ones alone on a GPU that is as large
 // as this limit.
 func limits(opt options) (table, error) {
-	families := slices.DeleteFunc(fleet.Limited(), func(f fleet.Family) bool { return !strings.Contains(f.Name, opt.family) })
-	results, err := run(opt, families, func() []judge { return []judge{newExporter(false), newExporter(true)} })
+	opt.list = fleet.Limited()
+	results, err := run(opt, opt.chosen(false), func() []judge { return []judge{newExporter(false), newExporter(true)} })
 	t := table{title: "Limits of containers", header: []string{
 		"", "leaks found", "out-of-memories", "paged", "10 min ahead", "30 min ahead", "healthy", "alarmed", "with a page", "with a ticket",
 	}}
@@ -107,7 +105,7 @@ func limits(opt options) (table, error) {
 			}
 		}
 		t.rows = append(t.rows, []string{
-			[]string{"the end is the limit", "the end is the capacity"}[rule], fmt.Sprintf("%d/%d", f.found, f.leaks), strconv.Itoa(f.ooms),
+			[]string{"the end is the limit", "the end is the capacity"}[rule], part(f.found, f.leaks), strconv.Itoa(f.ooms),
 			share(f.paged, f.ooms), share(f.ahead, f.ooms), share(f.ahead3, f.ooms), strconv.Itoa(f.scenarios[fleet.Healthy]),
 			strconv.Itoa(f.alarmed[fleet.Healthy]), strconv.Itoa(paged), strconv.Itoa(ticketed),
 		})

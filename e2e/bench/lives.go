@@ -102,20 +102,21 @@ func kindTable(what string, of []result) *table {
 		if len(mine) == 0 {
 			continue
 		}
-		cells := []string{k.Name, k.Expected, strconv.Itoa(len(mine))}
+		row := []string{k.Name, k.Expected, strconv.Itoa(len(mine))}
 		both := sum(mine)
-		for _, cell := range []func(f *figures) string{
-			func(f *figures) string {
-				return share(f.alarmed[fleet.Healthy]+f.alarmed[fleet.Growing], f.scenarios[fleet.Healthy]+f.scenarios[fleet.Growing])
-			},
-			func(f *figures) string { return share(f.found, f.leaks) },
-			func(f *figures) string { return short(f.delays, 0.5) },
-			func(f *figures) string { return strconv.Itoa(f.pages) },
-			func(f *figures) string { return strconv.Itoa(f.tickets) },
-		} {
-			cells = append(cells, cell(&both[0]), cell(&both[1]))
+		first := both[1].lifeCells()
+		for i, cell := range both[0].lifeCells() {
+			row = append(row, cell, first[i])
 		}
-		t.rows = append(t.rows, cells)
+		t.rows = append(t.rows, row)
 	}
 	return t
+}
+
+// lifeCells returns the cells of kindTable.
+func (f *figures) lifeCells() []string {
+	return []string{
+		share(f.alarmed[fleet.Healthy]+f.alarmed[fleet.Growing], f.scenarios[fleet.Healthy]+f.scenarios[fleet.Growing]),
+		share(f.found, f.leaks), short(f.delays, 0.5), strconv.Itoa(f.pages), strconv.Itoa(f.tickets),
+	}
 }

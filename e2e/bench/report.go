@@ -53,7 +53,7 @@ func cells(f *figures) [][2]string {
 		{"told before a quarter of the headroom was gone", share(f.inTime, f.rated)},
 		{"delay, median", short(f.delays, 0.5)},
 		{"delay, 90 %", short(f.delays, 0.9)},
-		{"GPUs with an alarm before the leak", share(f.early, f.leakScenarios)},
+		{"GPUs with an alarm before the leak", share(f.early, f.scenarios[fleet.Leak])},
 		{"healthy, ordinary: ever alarmed", share(f.alarmed[fleet.Healthy], f.scenarios[fleet.Healthy])},
 		{"healthy, growing: ever alarmed", share(f.alarmed[fleet.Growing], f.scenarios[fleet.Growing])},
 		{"healthy: time in alarm", percent(f.alarmedHours / f.memoryHours)},

@@ -146,7 +146,7 @@ func familyTables(results []result) []*table {
 
 func (f *figures) leakRow(name string) []string {
 	return []string{
-		name, strconv.Itoa(f.leakScenarios), part(f.found, f.leaks), part(f.named, f.listed), part(f.inTime, f.rated), short(f.delays, 0.5),
+		name, strconv.Itoa(f.scenarios[fleet.Leak]), part(f.found, f.leaks), part(f.named, f.listed), part(f.inTime, f.rated), short(f.delays, 0.5),
 		strconv.Itoa(f.early), part(f.paged, f.ooms), part(f.ahead, f.ooms), off(f.forecasts[atHalf].errors, 0.5), part(f.forecasts[atHalf].covered, f.forecasts[atHalf].due),
 		number0(mean(f.costs)),
 	}
