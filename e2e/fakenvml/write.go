@@ -43,7 +43,7 @@ func (n *Node) script() ([]byte, error) {
 	w.line("fakenvml", 1)
 	w.line("driver", n.Driver)
 	w.line("cuda", n.CUDA)
-	w.line("epoch", unix(n.Epoch))
+	w.line("epoch", fmt.Sprintf("%d.%09d", n.Epoch.Unix(), n.Epoch.Nanosecond()))
 	if n.EnumerateAtInit {
 		w.line("enumerate", "init")
 	}
@@ -59,14 +59,6 @@ func (n *Node) script() ([]byte, error) {
 		w.gpu(&n.GPUs[i])
 	}
 	return w.Bytes(), w.err
-}
-
-// unix prints seconds with their fraction. The zero time is 0.
-func unix(t time.Time) string {
-	if t.IsZero() {
-		return "0"
-	}
-	return fmt.Sprintf("%d.%09d", t.Unix(), t.Nanosecond())
 }
 
 type scriptWriter struct {
