@@ -6,11 +6,7 @@ package harness
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -56,8 +52,7 @@ func StartKubernetes(t testing.TB) *Kubernetes {
 	for name, text := range map[string]string{
 		"kubeconfig": fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "it", "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
 			"clusters": [{"name": "it", "cluster": {"server": %q, "insecure-skip-tls-verify": true}}], "users": [{"name": "it", "user": {"token": %q}}]}`, k.url, adminToken),
-		"tokens.csv":   adminToken + `,admin,1,"system:masters"`,
-		"accounts.pem": privateKey(t),
+		"tokens.csv": adminToken + `,admin,1,"system:masters"`,
 	} {
 		Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
@@ -68,7 +63,7 @@ func StartKubernetes(t testing.TB) *Kubernetes {
 	_, port, _ := net.SplitHostPort(address)
 	api := serve(t, dir, "kube-apiserver", "--etcd-servers=unix://"+dir+"/etcd:1", "--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir=certificates",
 		"--token-auth-file=tokens.csv", "--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24",
-		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=accounts.pem", "--service-account-signing-key-file=accounts.pem",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=certificates/apiserver.key", "--service-account-signing-key-file=certificates/apiserver.key",
 		// There is no kubelet that could say that it is well.
 		"--disable-admission-plugins=TaintNodesByCondition", "--allow-privileged")
 	Must(t, poll(clusterDeadline, api.done, func() error { _, err := k.call(http.MethodGet, "/readyz", ""); return err }))
@@ -89,14 +84,6 @@ func serve(t testing.TB, dir, name string, args ...string) *Process {
 		p.Wait(t, clusterDeadline)
 	})
 	return p
-}
-
-// privateKey returns a new key in PEM.
-func privateKey(t testing.TB) string {
-	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	Must(t, err)
-	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 }
 
 // FreeAddress returns one of 127.0.0.1 on which nobody listens now, for programs that take no port 0.
