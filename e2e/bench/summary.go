@@ -18,7 +18,7 @@ func benchSummary(w *strings.Builder, opt options) error {
 		"", "found", "in time", "alarmed", "growing", "paged", "false pages", "tickets", "per 1,000 d", "cost",
 	}}
 	var bounded table
-	for _, name := range strings.Split(opt.summary, ",") {
+	for name := range strings.SplitSeq(opt.summary, ",") {
 		var of []result
 		var err error
 		switch name {
