@@ -38,11 +38,7 @@ const (
 // Env returns the environment, as NAME=value, of a program that is to see the node of the script, and to log its calls
 // where calls is not empty.
 func Env(script, calls string) []string {
-	env := []string{EnvState + "=" + script}
-	if calls != "" {
-		env = append(env, EnvCalls+"="+calls)
-	}
-	return env
+	return []string{EnvState + "=" + script, EnvCalls + "=" + calls}
 }
 
 // building is held by who builds: tests may ask for a library at once.

@@ -4,6 +4,7 @@
 package fakenvml
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -301,8 +302,5 @@ func (g *GPU) used(m Memory, instance uint32, t time.Duration) uint64 {
 }
 
 func (p *Process) list() List {
-	if p.List == "" {
-		return Compute
-	}
-	return p.List
+	return cmp.Or(p.List, Compute)
 }

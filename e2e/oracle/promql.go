@@ -53,8 +53,7 @@ func (e *Engine) Deriv(at, span time.Duration) (float64, error) {
 		return 0, fmt.Errorf("%s: %w", expr, err)
 	}
 	defer q.Close()
-	res := q.Exec(ctx)
-	v, err := res.Vector()
+	v, err := q.Exec(ctx).Vector()
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", expr, err)
 	}
