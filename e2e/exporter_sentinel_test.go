@@ -18,7 +18,7 @@ import (
 
 // noNumbers are the numbers of a GPU that are no amounts: the driver never says that they are not available, or bits of
 // a mask, or the fake's own.
-var noNumbers = []string{"Brand", "Cores", "Seq", "PID", "EventTypes", "ClockReasons", "SupportedReasons", "Instance", "Number", "ID", "Index", "Start", "Size", "Profile", "Profiles", "Cause"}
+var noNumbers = []string{"Brand", "Cores", "Seq", "PID", "ClockReasons", "SupportedReasons", "Instance", "Number", "ID", "Index", "Start", "Size", "Profile", "Profiles", "Cause"}
 
 // numbers calls use for each number of 32 or 64 bits below v, with its place. It is in the same order each time.
 func numbers(v reflect.Value, place string, use func(place string, v reflect.Value)) {

@@ -173,10 +173,10 @@ func TestUnifiedMemory(t *testing.T) {
 		}
 	}
 	const ats = 2 // an addressing mode
-	m.GPUs[0].Name, m.GPUs[0].Modes.Addressing = "NVIDIA GB10", ats
+	m.GPUs[0].Name, m.GPUs[0].Addressing = "NVIDIA GB10", ats
 	m.GPUs[1].Name = "Orin (nvgpu)"
 	m.GPUs[0].Processes = []fakenvml.Process{{PID: m.child(t), Memory: fakenvml.Constant(5 * gib)}}
-	m.GPUs[3].Memory.Used, m.GPUs[3].Modes.Addressing = fakenvml.Constant(8*gib), ats
+	m.GPUs[3].Memory.Used, m.GPUs[3].Addressing = fakenvml.Constant(8*gib), ats
 	harness.WriteFile(t, filepath.Join(m.procfs, "meminfo"), "MemTotal:       127600748 kB\nMemFree:  1000 kB\nMemAvailable:   118566368 kB\nSwapTotal: 16777212 kB\n")
 	p := m.start(t)
 	host := map[string]float64{

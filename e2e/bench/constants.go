@@ -5,19 +5,17 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 )
+
+// constants matches the rows of detector/CONSTANTS.md, with name and value.
+var constants = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| `([^`]+)` .*")
 
 // benchConstants writes the table of the detector's constants, with the cost of the families for tuning, and of those held out, as it is
 // and if a constant is halved or doubled. Each time a bench is built over a changed copy of its file. A share above one half is doubled
@@ -33,12 +31,11 @@ func benchConstants(w *strings.Builder, opt options) error {
 	}
 	defer os.RemoveAll(dir)
 	seeds := fmt.Sprintf("--seeds=%d-%d", opt.seeds.first, opt.seeds.last)
-	rows := regexp.MustCompile("(?m)^\\| `(\\w+)` .*").FindAllStringSubmatch(string(text), -1)
 	fmt.Fprint(w, "| constant | value | meaning | source | as it is | at half | at double |\n|---|---|---|---|---|---|---|\n")
-	for _, row := range rows {
+	for _, row := range constants.FindAllStringSubmatch(string(text), -1) {
 		fmt.Fprint(w, row[0])
 		for _, change := range []string{"%s", "(%s) / 2", "(%s) * 2"} {
-			cost, err := costWith(dir, row[1], change, seeds)
+			cost, err := costWith(dir, row[1], row[2], change, seeds)
 			if err != nil {
 				return fmt.Errorf("%s: %w", row[1], err)
 			}
@@ -49,39 +46,36 @@ func benchConstants(w *strings.Builder, opt options) error {
 	return nil
 }
 
-// constantAt returns the file of the detector in which a constant of that name stands, and where in it its value does.
-func constantAt(name string) (path string, from, to int, err error) {
+// constantAt returns the file of the detector in which a constant, or a default threshold, has the value of the table, and the text
+// before and after that value.
+func constantAt(name, value string) (path, before, after string, err error) {
+	line := regexp.MustCompile(`(?m)^(?:const |\t+)(?:\w+, )*` + name + `\b[^=:/\n]*[=:] *(?:.*, )?(` + regexp.QuoteMeta(value) + `)(?:,| //|$)`)
 	err = filepath.WalkDir("../../detector", func(p string, _ fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(p) != ".go" || strings.HasSuffix(p, "_test.go") {
 			return err
 		}
 		text, err := os.ReadFile(p)
-		if first, last := valueOf(text, name); last > first {
-			path, from, to = p, first, last
+		if at := line.FindSubmatchIndex(text); at != nil {
+			path, before, after = p, string(text[:at[2]]), string(text[at[3]:])
 		}
 		return err
 	})
 	if err == nil && path == "" {
-		err = errors.New("the detector has no such constant")
+		err = fmt.Errorf("the detector has no constant %s of %s", name, value)
 	}
-	return path, from, to, err
+	return path, before, after, err
 }
 
 // costWith returns what the families cost, for tuning and held out, with a changed constant.
-func costWith(dir, name, change, seeds string) (string, error) {
-	path, from, to, err := constantAt(name)
+func costWith(dir, name, value, change, seeds string) (string, error) {
+	path, before, after, err := constantAt(name, value)
 	if err != nil {
 		return "", err
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	v := string(text[from:to])
-	if strings.HasPrefix(v, "0.") && v > "0.5" && strings.Contains(change, "*") {
+	if strings.HasPrefix(value, "0.") && value > "0.5" && strings.Contains(change, "*") {
 		change = "(1 + %s) / 2"
 	}
-	changed := fmt.Appendf(nil, "%s"+change+"%s", text[:from], v, text[to:])
+	changed := fmt.Appendf(nil, "%s"+change+"%s", before, value, after)
 	file, binary := filepath.Join(dir, "changed.go"), filepath.Join(dir, "bench")
 	path, err = filepath.Abs(path)
 	if err != nil {
@@ -106,32 +100,4 @@ func costWith(dir, name, change, seeds string) (string, error) {
 		costs = append(costs, m[1])
 	}
 	return strings.Join(costs, ", "), nil
-}
-
-// valueOf returns where the value of a constant, or of a default threshold of that name, stands in a file; 0 and 0 where it does not.
-func valueOf(text []byte, name string) (from, to int) {
-	set := token.NewFileSet()
-	file, err := parser.ParseFile(set, "", text, 0)
-	if err != nil {
-		return 0, 0
-	}
-	at := func(e ast.Expr) { from, to = set.Position(e.Pos()).Offset, set.Position(e.End()).Offset }
-	ast.Inspect(file, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.GenDecl:
-			for _, spec := range n.Specs {
-				if v, ok := spec.(*ast.ValueSpec); ok && n.Tok == token.CONST {
-					if i := slices.IndexFunc(v.Names, func(id *ast.Ident) bool { return id.Name == name }); i >= 0 && i < len(v.Values) {
-						at(v.Values[i])
-					}
-				}
-			}
-		case *ast.KeyValueExpr:
-			if key, ok := n.Key.(*ast.Ident); ok && key.Name == name && file.Name.Name == "series" {
-				at(n.Value)
-			}
-		}
-		return true
-	})
-	return from, to
 }

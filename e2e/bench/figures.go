@@ -17,7 +17,6 @@ import (
 type figures struct {
 	leaks, found, inTime, rated, named, listed, who, early int
 	delays                                                 []time.Duration
-	leakScenarios                                          int
 	// By class: scenarios, and those that ever had an alarm.
 	scenarios, alarmed         [fleet.Growing + 1]int
 	episodes, pages, tickets   int
@@ -29,7 +28,6 @@ type figures struct {
 	alarms                     []time.Duration // for how long one had been on before them
 	costs                      []float64       // of the leaks that end in an out-of-memory
 	zombies, unreleased        matched
-	lost                       int // of the leaks in chains of lives
 }
 
 // forecasts are the scores of many.
@@ -62,7 +60,6 @@ func (f *figures) add(class fleet.Class, o *outcome) {
 		f.alarmedHours, f.memoryHours = f.alarmedHours+o.alarmedHours, f.memoryHours+o.memoryHours
 		return
 	}
-	f.leakScenarios++
 	count(&f.early, o.early)
 	for i := range o.leaks {
 		f.addLeak(&o.leaks[i])
@@ -76,7 +73,6 @@ func (m *matched) add(o matched) {
 
 func (f *figures) addLeak(l *leakOutcome) {
 	f.leaks++
-	count(&f.lost, l.lost)
 	count(&f.rated, l.rated)
 	count(&f.inTime, l.inTime)
 	if l.found != never {

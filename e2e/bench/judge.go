@@ -46,17 +46,19 @@ type judge interface {
 	ask() answer
 }
 
-// judges returns a judge of each rule in the order of the columns.
-func (o *options) judges() []judge {
-	cfg := detector.DefaultConfig()
-	list := []judge{newOurs(cfg, sees{}), newOurs(cfg, sees{alone: true})}
-	if !o.unprobed {
-		list = append(list, newOurs(cfg, sees{probes: true}))
-	}
+// columns returns the rules that are compared, with their names, in the order of the columns.
+func columns() (names []string, list []judge) {
+	names = []string{"ours", "ours, GPU memory only", "ours, with probes"}
+	list = []judge{newOurs(sees{}), newOurs(sees{alone: true}), newOurs(sees{probes: true})}
 	for _, rule := range rivals.All() {
-		list = append(list, rival{rule})
+		names, list = append(names, rule.Name), append(list, rival{rule})
 	}
-	return list
+	return names, list
+}
+
+// alone makes our judge, and no other.
+func alone(what sees) func() []judge {
+	return func() []judge { return []judge{newOurs(what)} }
 }
 
 // sees says what the detector is told beside the memory of processes.
@@ -76,7 +78,8 @@ type ours struct {
 	said   finding.Memory
 }
 
-func newOurs(cfg detector.Config, sees sees) *ours {
+func newOurs(sees sees) *ours {
+	cfg := detector.DefaultConfig()
 	d, err := detector.NewDomain(func(detector.Subject[gpu.ProcessID]) detector.Config { return cfg })
 	if err != nil {
 		panic(err) // all thresholds are in this program

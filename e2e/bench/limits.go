@@ -4,10 +4,8 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
@@ -90,30 +88,27 @@ func (e *exporter) ask() answer {
 	return a
 }
 
-// limits adds the table of programs in a container with a limit on its GPU memory, beside the same ones alone on a GPU that is as large
+// limits returns the table of programs in a container with a limit on its GPU memory, beside the same ones alone on a GPU that is as large
 // as this limit.
-func (s *summary) limits() error {
-	families := slices.DeleteFunc(fleet.Limited(), func(f fleet.Family) bool { return !strings.Contains(f.Name, s.opt.family) })
-	results, err := run(s.opt, families, func() []judge { return []judge{newExporter(false), newExporter(true)} })
-	if err != nil {
-		return err
-	}
-	s.bounded = table{title: "Limits of containers", header: []string{
+func limits(opt options) (table, error) {
+	opt.list = fleet.Limited()
+	results, err := run(opt, opt.chosen(false), func() []judge { return []judge{newExporter(false), newExporter(true)} })
+	t := table{title: "Limits of containers", header: []string{
 		"", "leaks found", "out-of-memories", "paged", "10 min ahead", "30 min ahead", "healthy", "alarmed", "with a page", "with a ticket",
 	}}
 	for rule, f := range sum(results) {
 		paged, ticketed := 0, 0
 		for _, r := range results {
-			if r.job.family.Class == fleet.Healthy {
+			if r.family.Class == fleet.Healthy {
 				count(&paged, r.outcomes[rule].pages > 0)
 				count(&ticketed, r.outcomes[rule].tickets > 0)
 			}
 		}
-		s.bounded.rows = append(s.bounded.rows, []string{
-			[]string{"the end is the limit", "the end is the capacity"}[rule], fmt.Sprintf("%d/%d", f.found, f.leaks), strconv.Itoa(f.ooms),
+		t.rows = append(t.rows, []string{
+			[]string{"the end is the limit", "the end is the capacity"}[rule], part(f.found, f.leaks), strconv.Itoa(f.ooms),
 			share(f.paged, f.ooms), share(f.ahead, f.ooms), share(f.ahead3, f.ooms), strconv.Itoa(f.scenarios[fleet.Healthy]),
 			strconv.Itoa(f.alarmed[fleet.Healthy]), strconv.Itoa(paged), strconv.Itoa(ticketed),
 		})
 	}
-	return nil
+	return t, err
 }

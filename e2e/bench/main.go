@@ -7,47 +7,29 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
-	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/rivals"
 )
 
 // options are the flags.
 type options struct {
-	seeds                                 seedRange
-	family, summary                       string
-	families, incidents, lives, constants bool
-	unprobed                              bool           // there are no probes in what is run
-	fresh                                 bool           // those that are Fresh, too
-	list                                  []fleet.Family // those there are; a test has its own
+	run             func(w *strings.Builder, opt options) error // what is asked for
+	seeds           seedRange
+	family, summary string
+	list            []fleet.Family // those there are; a test has its own
 }
 
 // seedRange are the seeds from the first to the last.
 type seedRange struct{ first, last uint64 }
 
 func (r seedRange) count() int { return int(r.last - r.first + 1) }
-
-func parseSeeds(s string) (seedRange, error) {
-	from, to, ok := strings.Cut(s, "-")
-	if !ok {
-		to = from
-	}
-	first, err := strconv.ParseUint(from, 10, 32)
-	last, err2 := strconv.ParseUint(to, 10, 32)
-	if err := cmp.Or(err, err2); err != nil || first > last {
-		return seedRange{}, fmt.Errorf("seeds %q are not a number, or two with - between them", s)
-	}
-	return seedRange{first, last}, nil
-}
 
 func main() {
 	opt, err := parse(os.Args[1:])
@@ -57,7 +39,7 @@ func main() {
 	if err == nil {
 		began := time.Now()
 		var out strings.Builder
-		err = bench(&out, opt)
+		err = opt.run(&out, opt)
 		if _, err2 := os.Stdout.WriteString(out.String()); err2 != nil {
 			err = errors.Join(err, fmt.Errorf("write the page: %w", err2))
 		}
@@ -70,57 +52,36 @@ func main() {
 }
 
 func parse(args []string) (options, error) {
-	o := options{list: fleet.Families()}
-	var seeds string
+	o := options{run: benchSummary, list: fleet.Families()}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.StringVar(&seeds, "seeds", "1-2", "the first and the last seed; 1 to 100 are for tuning, publish from 301 on")
+	seeds := f.String("seeds", "1-2", "the first and the last seed; 1 to 100 are for tuning, publish from 301 on")
 	f.StringVar(&o.family, "family", "", "only families, or reports, whose name contains this")
-	f.BoolVar(&o.families, "families", false, "write how all rules do, with a line for each family; those held out are one")
-	f.BoolVar(&o.incidents, "incidents", false, "live again what people reported")
-	f.BoolVar(&o.lives, "lives", false, "tell what knowledge of the earlier lives of a program is worth")
-	f.BoolVar(&o.constants, "constants", false, "print detector/CONSTANTS.md with what each constant costs at half and at double; an hour and a half")
 	f.StringVar(&o.summary, "summary", "", "write a line for each of these populations: fleet,probes,reports,lives,limits")
+	mode := func(name, usage string, run func(w *strings.Builder, opt options) error) {
+		f.BoolFunc(name, usage, func(string) error {
+			o.run = run
+			return nil
+		})
+	}
+	mode("families", "write how all rules do, with a line for each family; those held out are one", benchFleet)
+	mode("incidents", "live again what people reported", benchIncidents)
+	mode("lives", "tell what knowledge of the earlier lives of a program is worth", benchLives)
+	mode("constants", "print detector/CONSTANTS.md with what each constant costs at half and at double; an hour and a half", benchConstants)
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
-	var err error
-	o.seeds, err = parseSeeds(seeds)
-	return o, err
-}
-
-// bench runs what the options ask for and writes it.
-func bench(w *strings.Builder, opt options) error {
-	switch {
-	case opt.families:
-		return benchFleet(w, opt)
-	case opt.incidents:
-		return benchIncidents(w, opt)
-	case opt.lives:
-		return benchLives(w, opt)
-	case opt.constants:
-		return benchConstants(w, opt)
+	if _, err := fmt.Sscanf(*seeds, "%d-%d", &o.seeds.first, &o.seeds.last); err != nil || o.seeds.first > o.seeds.last {
+		return o, fmt.Errorf("seeds %q are not two numbers with - between them", *seeds)
 	}
-	return benchSummary(w, opt, strings.Split(opt.summary, ","))
+	return o, nil
 }
 
 // chosen returns the families that are asked for. Those that are Fresh are left out of all but some lines of the summary.
-func (o *options) chosen() []fleet.Family {
+func (o *options) chosen(fresh bool) []fleet.Family {
 	return slices.DeleteFunc(slices.Clone(o.list), func(f fleet.Family) bool {
-		return !strings.Contains(f.Name, o.family) || f.Fresh && !o.fresh
+		return !strings.Contains(f.Name, o.family) || f.Fresh && !fresh
 	})
-}
-
-// names are the rules that are measured, in the order of the columns.
-func (o *options) names() []string {
-	names := []string{"ours", "ours, GPU memory only"}
-	if !o.unprobed {
-		names = append(names, "ours, with probes")
-	}
-	for _, rule := range rivals.All() {
-		names = append(names, rule.Name)
-	}
-	return names
 }

@@ -45,59 +45,56 @@ func writeIntro(w *strings.Builder, name string) {
 	w.Write(text)
 }
 
-// row is a row of a table of rules.
-type row struct {
-	name string
-	of   func(f *figures) string
-}
-
-// rows returns the rows of the main tables.
-func rows() []row {
-	return []row{
-		{"leaks found", func(f *figures) string { return share(f.found, f.leaks) }},
-		{"… and the right culprit named", func(f *figures) string { return share(f.named, f.listed*min(f.who, 1)) }},
-		{"told before a quarter of the headroom was gone", func(f *figures) string { return share(f.inTime, f.rated) }},
-		{"delay, median", func(f *figures) string { return short(f.delays, 0.5) }},
-		{"delay, 90 %", func(f *figures) string { return short(f.delays, 0.9) }},
-		{"GPUs with an alarm before the leak", func(f *figures) string { return share(f.early, f.leakScenarios) }},
-		{"healthy, ordinary: ever alarmed", func(f *figures) string { return share(f.alarmed[fleet.Healthy], f.scenarios[fleet.Healthy]) }},
-		{"healthy, growing: ever alarmed", func(f *figures) string { return share(f.alarmed[fleet.Growing], f.scenarios[fleet.Growing]) }},
-		{"healthy: time in alarm", func(f *figures) string { return percent(f.alarmedHours / f.memoryHours) }},
-		{"false episodes in 10,000 h", func(f *figures) string { return number2(1e4 * float64(f.episodes) / f.freeHours) }},
-		{"out-of-memories paged 30 min ahead", func(f *figures) string { return share(f.ahead3, f.ooms) }},
-		{"out-of-memories paged 10 min ahead", func(f *figures) string { return share(f.ahead, f.ooms) }},
-		{"… at all", func(f *figures) string { return share(f.paged, f.ooms) }},
-		{"false pages in 1,000 healthy node-days", func(f *figures) string { return number1(f.perDays(f.pages)) }},
-		{"false tickets in 1,000 healthy node-days", func(f *figures) string { return number1(f.perDays(f.tickets)) }},
-		{"forecasts at half-life", func(f *figures) string { return share(len(f.forecasts[atHalf].errors), f.forecasts[atHalf].due) }},
-		{"… error, median", func(f *figures) string { return off(f.forecasts[atHalf].errors, 0.5) }},
-		{"… error, 90 %", func(f *figures) string { return off(f.forecasts[atHalf].errors, 0.9) }},
-		{"90 % interval at half-life covers", func(f *figures) string { return f.forecasts[atHalf].covers() }},
-		{"… median width/true", func(f *figures) string { return f.forecasts[atHalf].wide() }},
-		{"90 % interval at the first alarm covers", func(f *figures) string { return f.forecasts[atFirst].covers() }},
-		{"… median width/true", func(f *figures) string { return f.forecasts[atFirst].wide() }},
-		{"**cost of a fleet**", func(f *figures) string { return number0(f.cost()) }},
+// cells returns the rows of a main table, each with its name.
+func cells(f *figures) [][2]string {
+	return [][2]string{
+		{"leaks found", share(f.found, f.leaks)},
+		{"… and the right culprit named", share(f.named, f.listed*min(f.who, 1))},
+		{"told before a quarter of the headroom was gone", share(f.inTime, f.rated)},
+		{"delay, median", short(f.delays, 0.5)},
+		{"delay, 90 %", short(f.delays, 0.9)},
+		{"GPUs with an alarm before the leak", share(f.early, f.scenarios[fleet.Leak])},
+		{"healthy, ordinary: ever alarmed", share(f.alarmed[fleet.Healthy], f.scenarios[fleet.Healthy])},
+		{"healthy, growing: ever alarmed", share(f.alarmed[fleet.Growing], f.scenarios[fleet.Growing])},
+		{"healthy: time in alarm", percent(f.alarmedHours / f.memoryHours)},
+		{"false episodes in 10,000 h", number2(1e4 * float64(f.episodes) / f.freeHours)},
+		{"out-of-memories paged 30 min ahead", share(f.ahead3, f.ooms)},
+		{"out-of-memories paged 10 min ahead", share(f.ahead, f.ooms)},
+		{"… at all", share(f.paged, f.ooms)},
+		{"false pages in 1,000 healthy node-days", number1(f.perDays(f.pages))},
+		{"false tickets in 1,000 healthy node-days", number1(f.perDays(f.tickets))},
+		{"forecasts at half-life", share(len(f.forecasts[atHalf].errors), f.forecasts[atHalf].due)},
+		{"… error, median", off(f.forecasts[atHalf].errors, 0.5)},
+		{"… error, 90 %", off(f.forecasts[atHalf].errors, 0.9)},
+		{"90 % interval at half-life covers", f.forecasts[atHalf].covers()},
+		{"… median width/true", f.forecasts[atHalf].wide()},
+		{"90 % interval at the first alarm covers", f.forecasts[atFirst].covers()},
+		{"… median width/true", f.forecasts[atFirst].wide()},
+		{"**cost of a fleet**", number0(f.cost())},
 	}
 }
 
 // compared returns a table of all rules.
-func compared(title string, rows []row, names []string, all []figures) *table {
+func compared(title string, names []string, all []figures) *table {
 	t := &table{title: title, header: append([]string{""}, names...)}
-	for _, r := range rows {
-		cells := []string{r.name}
-		for i := range all {
-			cells = append(cells, r.of(&all[i]))
+	for i := range all {
+		for n, cell := range cells(&all[i]) {
+			if i == 0 {
+				t.rows = append(t.rows, []string{cell[0]})
+			}
+			t.rows[n] = append(t.rows[n], cell[1])
 		}
-		t.rows = append(t.rows, cells)
 	}
 	return t
 }
+
+func part(n, m int) string { return fmt.Sprintf("%d/%d", n, m) }
 
 func share(n, m int) string {
 	if m == 0 {
 		return "–"
 	}
-	return fmt.Sprintf("%d/%d %s", n, m, percent(float64(n)/float64(m)))
+	return part(n, m) + " " + percent(float64(n)/float64(m))
 }
 
 func percent(x float64) string { return formatted("%.1f %%", 100*x) }

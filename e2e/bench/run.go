@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -15,86 +16,66 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
 
-// job is one scenario to be run.
-type job struct {
-	family *fleet.Family
-	seed   uint64
-}
-
-func (j job) String() string { return fmt.Sprintf("%s/%d", j.family.Name, j.seed) }
-
-// result is what came of a job: an outcome for each rule.
+// result is what came of a scenario, or of a life of a chain: an outcome for each rule.
 type result struct {
-	job      job
+	family   *fleet.Family
+	kind     *fleet.Kind // of the chain; nil without one
+	life     int         // its number in that, from 1 on
 	outcomes []outcome
 	hours    float64
-	err      error
 }
+
+// task runs a scenario or a chain.
+type task func() ([]result, error)
 
 // run runs the scenarios of the families, so that the long families are spread.
 func run(opt options, families []fleet.Family, judges func() []judge) ([]result, error) {
-	results := parallel(opt.seeds.count()*len(families), func(i int) result {
-		r := result{job: job{&families[i%len(families)], opt.seeds.first + uint64(i/len(families))}}
-		w, err := watch(r.job.family.Draw(r.job.seed), judges)
-		if err != nil {
-			r.err = fmt.Errorf("%s: %w", r.job, err)
-			return r
-		}
-		r.hours = w.length.Hours()
-		for rule := range w.rules() {
-			r.outcomes = append(r.outcomes, score(w, rule))
-		}
-		return r
-	})
-	for i := range results {
-		if results[i].err != nil {
-			return nil, results[i].err
+	var tasks []task
+	for seed := opt.seeds.first; seed <= opt.seeds.last; seed++ {
+		for i := range families {
+			f := &families[i]
+			tasks = append(tasks, func() ([]result, error) {
+				w, err := watch(f.Draw(seed), judges)
+				if err != nil {
+					return nil, fmt.Errorf("%s/%d: %w", f.Name, seed, err)
+				}
+				return []result{{family: f, hours: w.length.Hours(), outcomes: w.scores()}}, nil
+			})
 		}
 	}
-	return results, nil
+	return parallel(tasks)
 }
 
-// parallel returns what f makes of 0 to n-1, in this order. It calls f as often at a time as there are processors.
-func parallel[T any](n int, f func(i int) T) []T {
-	results := make([]T, n)
+// parallel returns the results of all tasks in their order. It runs as many at a time as there are processors.
+func parallel(tasks []task) ([]result, error) {
+	results, errs := make([][]result, len(tasks)), make([]error, len(tasks))
 	var next atomic.Int64
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				results[i] = f(i)
+			for i := int(next.Add(1)) - 1; i < len(tasks); i = int(next.Add(1)) - 1 {
+				results[i], errs[i] = tasks[i]()
 			}
 		})
 	}
 	workers.Wait()
-	return results
-}
-
-// rules returns how many there are.
-func (w *watched) rules() int {
-	if len(w.records) == 0 {
-		return 0
-	}
-	return len(w.records[0].said)
+	return slices.Concat(results...), errors.Join(errs...)
 }
 
 // benchFleet writes the tables of the simulated fleet.
 func benchFleet(w *strings.Builder, opt options) error {
-	results, err := run(opt, opt.chosen(), opt.judges)
+	names, _ := columns()
+	results, err := run(opt, opt.chosen(false), func() []judge {
+		_, list := columns()
+		return list
+	})
 	if err != nil {
 		return err
 	}
 	writeIntro(w, "fleet")
-	for _, p := range []struct {
-		title string
-		in    func(f *fleet.Family) bool
-	}{
-		{"Families for tuning", func(f *fleet.Family) bool { return !f.Held }},
-		{"Families held out", func(f *fleet.Family) bool { return f.Held }},
-		{"All families", func(*fleet.Family) bool { return true }},
-	} {
-		of := chosen(results, p.in)
-		compared(title(p.title, opt, of), rows(), opt.names(), sum(of)).write(w)
+	for i, what := range []string{"Families for tuning", "Families held out", "All families"} {
+		of := [][]result{heldOut(results, false), heldOut(results, true), results}[i]
+		compared(title(what, opt, of), names, sum(of)).write(w)
 	}
 	for _, t := range familyTables(results) {
 		t.write(w)
@@ -102,9 +83,14 @@ func benchFleet(w *strings.Builder, opt options) error {
 	return nil
 }
 
-// chosen returns the results of the families that are meant.
-func chosen(results []result, in func(f *fleet.Family) bool) []result {
-	return slices.DeleteFunc(slices.Clone(results), func(r result) bool { return !in(r.job.family) })
+// chosen returns the results that are meant.
+func chosen(results []result, in func(r *result) bool) []result {
+	return slices.DeleteFunc(slices.Clone(results), func(r result) bool { return !in(&r) })
+}
+
+// heldOut returns the results of the families that are held out, or those of the others.
+func heldOut(results []result, held bool) []result {
+	return chosen(results, func(r *result) bool { return r.family.Held == held })
 }
 
 // sum returns the figures of each rule.
@@ -115,7 +101,7 @@ func sum(results []result) []figures {
 			if rule == len(all) {
 				all = append(all, figures{})
 			}
-			all[rule].add(results[i].job.family.Class, &results[i].outcomes[rule])
+			all[rule].add(results[i].family.Class, &results[i].outcomes[rule])
 		}
 	}
 	return all
@@ -125,7 +111,7 @@ func sum(results []result) []figures {
 func title(what string, opt options, of []result) string {
 	names, hours := map[string]bool{}, 0.0
 	for i := range of {
-		names[of[i].job.family.Name] = true
+		names[of[i].family.Name] = true
 		hours += of[i].hours
 	}
 	return fmt.Sprintf("%s, seeds %d to %d: %d families, %d GPUs, %.0f node-days", what, opt.seeds.first, opt.seeds.last, len(names), len(of), hours/24)
@@ -138,9 +124,9 @@ func familyTables(results []result) []*table {
 	var order []string
 	of := map[string][]result{}
 	for _, r := range results {
-		name := strings.ReplaceAll(r.job.family.Name, "_", " ")
-		if r.job.family.Held {
-			name = r.job.family.Class.String() + ", held out"
+		name := strings.ReplaceAll(r.family.Name, "_", " ")
+		if r.family.Held {
+			name = r.family.Class.String() + ", held out"
 		}
 		if len(of[name]) == 0 {
 			order = append(order, name)
@@ -149,20 +135,19 @@ func familyTables(results []result) []*table {
 	}
 	for _, name := range order {
 		f := &sum(of[name])[0]
-		if of[name][0].job.family.Class == fleet.Leak {
+		if of[name][0].family.Class == fleet.Leak {
 			leaks.rows = append(leaks.rows, f.leakRow(name))
 		} else {
-			healthy.rows = append(healthy.rows, f.healthyRow(name+map[bool]string{true: " (growing)"}[of[name][0].job.family.Class == fleet.Growing]))
+			healthy.rows = append(healthy.rows, f.healthyRow(name+map[bool]string{true: " (growing)"}[of[name][0].family.Class == fleet.Growing]))
 		}
 	}
 	return []*table{&leaks, &healthy}
 }
 
 func (f *figures) leakRow(name string) []string {
-	of := func(n, m int) string { return fmt.Sprintf("%d/%d", n, m) }
 	return []string{
-		name, strconv.Itoa(f.leakScenarios), of(f.found, f.leaks), of(f.named, f.listed), of(f.inTime, f.rated), short(f.delays, 0.5),
-		strconv.Itoa(f.early), of(f.paged, f.ooms), of(f.ahead, f.ooms), off(f.forecasts[atHalf].errors, 0.5), of(f.forecasts[atHalf].covered, f.forecasts[atHalf].due),
+		name, strconv.Itoa(f.scenarios[fleet.Leak]), part(f.found, f.leaks), part(f.named, f.listed), part(f.inTime, f.rated), short(f.delays, 0.5),
+		strconv.Itoa(f.early), part(f.paged, f.ooms), part(f.ahead, f.ooms), off(f.forecasts[atHalf].errors, 0.5), part(f.forecasts[atHalf].covered, f.forecasts[atHalf].due),
 		number0(mean(f.costs)),
 	}
 }

@@ -76,7 +76,6 @@ type leakOutcome struct {
 	// the rule named somebody.
 	named, listed, who bool
 	forecasts          [2]forecast // at the alarm that found it, and at the half-life
-	lost               bool        // in a chain of lives: it would have been found without knowledge of them
 }
 
 // oomOutcome is one out-of-memory that a leak caused.
@@ -92,6 +91,14 @@ type forecast struct {
 	error   float64 // |foretold - true| / true
 	covered bool    // the true time is between the bounds
 	width   float64 // (upper - lower) / true, +Inf without an interval
+}
+
+// scores returns how each rule did.
+func (w *watched) scores() (list []outcome) {
+	for len(w.records) > 0 && len(list) < len(w.records[0].said) {
+		list = append(list, score(w, len(list)))
+	}
+	return list
 }
 
 // score returns how a rule did.

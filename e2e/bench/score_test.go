@@ -41,15 +41,15 @@ func (f fake) score(truth fleet.Truth, length int) outcome {
 // culprit is the process that leaks in leakTruth.
 var culprit = gpu.ProcessID{PID: 7, Start: 70}
 
-// leakTruth leaks 1 MiB/s from 60 until 180 minutes, and is visible at 62, and out of memory then.
+// leakTruth leaks 1 MiB/s from 60 until 180 minutes, and shows, and is out of memory then.
 func leakTruth() fleet.Truth {
 	return fleet.Truth{
 		Length: minutesOf(300),
 		Leaks: []fleet.LeakTruth{{
 			Processes: []gpu.ProcessID{culprit}, Group: "pod", From: minutesOf(60), Until: minutesOf(180), Rate: 1 << 20,
-			Visible: true, VisibleAt: minutesOf(62), Fatal: true,
+			Visible: true, Fatal: true,
 		}},
-		OOMs: []fleet.OOM{{T: minutesOf(180), Process: culprit, Growth: minutesOf(120)}},
+		OOMs: []fleet.OOM{{T: minutesOf(180), Growth: minutesOf(120)}},
 	}
 }
 

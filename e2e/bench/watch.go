@@ -44,14 +44,11 @@ func watch(s *fleet.Scenario, judges func() []judge) (*watched, error) {
 		ask := sample.T.Truncate(time.Minute) > last.Truncate(time.Minute)
 		last = sample.T
 		w.listed = w.listed || sample.ProcessesComplete
-		memories := []*gpu.Instance{nil}
-		if len(sample.Instances) > 0 {
-			memories = memories[:0]
-		}
-		for i := range sample.Instances {
-			memories = append(memories, &sample.Instances[i])
-		}
-		for _, in := range memories {
+		for i := range max(len(sample.Instances), 1) {
+			var in *gpu.Instance
+			if len(sample.Instances) > 0 {
+				in = &sample.Instances[i]
+			}
 			if err := w.of(in, judges).observe(&sample, in, ask); err != nil {
 				return nil, err
 			}

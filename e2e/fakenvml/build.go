@@ -12,18 +12,16 @@ package fakenvml
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
+	"hash/crc32"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Soname is the file name of the library, as the driver has it.
@@ -40,53 +38,80 @@ const (
 // Env returns the environment, as NAME=value, of a program that is to see the node of the script, and to log its calls
 // where calls is not empty.
 func Env(script, calls string) []string {
-	env := []string{EnvState + "=" + script}
-	if calls != "" {
-		env = append(env, EnvCalls+"="+calls)
-	}
-	return env
+	return []string{EnvState + "=" + script, EnvCalls + "=" + calls}
 }
 
-//go:embed c/*.c c/*.h
-var sources embed.FS
+// building is held by who builds: tests may ask for a library at once.
+var building sync.Mutex
 
 // Build compiles the library, without the symbols that are missing in it as in an older driver, into a folder under dir and returns its
-// path. A library of the same sources, header and symbols that lies there already is taken as it is. The header is go-nvml's, at the
-// version of the e2e module. It needs a C compiler ($CC, or cc) and the go command. Several processes may call it at once.
+// path. One that was built there before is taken as it is. The header is go-nvml's, at the version of the e2e module. It needs a C
+// compiler ($CC, or cc) and the go command.
 func Build(dir string, missing ...string) (string, error) {
-	path, err := build(dir, missing)
-	if err != nil {
+	building.Lock()
+	defer building.Unlock()
+	work := filepath.Join(dir, fmt.Sprintf("fakenvml-%08x", crc32.ChecksumIEEE([]byte(strings.Join(missing, " ")))))
+	path := filepath.Join(work, Soname)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := build(work, missing); err != nil {
 		return "", fmt.Errorf("build fake NVML: %w", err)
 	}
 	return path, nil
 }
 
-func build(dir string, missing []string) (string, error) {
-	header, err := goNVMLHeader()
-	if err != nil {
-		return "", err
-	}
-	files, err := generate(header, missing)
-	if err != nil {
-		return "", err
-	}
-	if dir, err = filepath.Abs(dir); err != nil {
-		return "", err
-	}
-	cc := cmp.Or(os.Getenv("CC"), "cc")
-	target := filepath.Join(dir, "fakenvml-"+hash(files, cc))
-	path := filepath.Join(target, Soname)
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
-	}
-	return path, compile(dir, target, files, cc)
+// compilerFlags are those of every build.
+var compilerFlags = []string{
+	"-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Werror",
+	"-Wno-deprecated-declarations", "-DNVML_NO_UNVERSIONED_FUNC_DEFS", "-Wl,-soname," + Soname, "-Wl,-Bsymbolic",
+	"-Wl,--version-script=exports.map", "-I.", "-o", Soname, "stubs.c",
 }
 
-// goNVMLHeader asks the go command where go-nvml lies.
-func goNVMLHeader() (string, error) {
+// build compiles the sources of folder c and what is generated, which it writes to a folder.
+func build(work string, missing []string) error {
 	_, file, _, _ := runtime.Caller(0)
+	here := filepath.Dir(file)
+	nvml, err := goNVML(here)
+	if err != nil {
+		return err
+	}
+	header, err := os.ReadFile(filepath.Join(nvml, "nvml.h"))
+	if err != nil {
+		return err
+	}
+	functions, err := parseHeader(string(header))
+	if err != nil {
+		return err
+	}
+	symbols, err := exports(functions, missing)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(work, 0o755); err != nil {
+		return err
+	}
+	for name, text := range map[string]string{"functions.h": functionsHeader(functions), "stubs.c": stubs(functions), "exports.map": symbols} {
+		if err := os.WriteFile(filepath.Join(work, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	sources, err := filepath.Glob(filepath.Join(here, "c", "*.c"))
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(cmp.Or(os.Getenv("CC"), "cc"), slices.Concat(compilerFlags, []string{"-I" + nvml, "-I" + filepath.Join(here, "c")}, sources)...)
+	cmd.Dir = work
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", cmd.Path, err, out)
+	}
+	return nil
+}
+
+// goNVML asks the go command where go-nvml's nvml.h lies.
+func goNVML(here string) (string, error) {
 	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-nvml")
-	cmd.Dir = filepath.Dir(file)
+	cmd.Dir = here
 	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(exit.Stderr))
@@ -95,88 +120,4 @@ func goNVMLHeader() (string, error) {
 		return "", fmt.Errorf("find go-nvml's nvml.h: %w", err)
 	}
 	return filepath.Join(strings.TrimSpace(string(out)), "pkg", "nvml"), nil
-}
-
-// generate returns all files that are compiled, by name, with the nvml.h of a folder.
-func generate(dir string, missing []string) (map[string]string, error) {
-	header, err := os.ReadFile(filepath.Join(dir, "nvml.h"))
-	if err != nil {
-		return nil, err
-	}
-	functions, err := parseHeader(string(header))
-	if err != nil {
-		return nil, err
-	}
-	symbols, err := exports(functions, missing)
-	if err != nil {
-		return nil, err
-	}
-	files := map[string]string{
-		"nvml.h":      string(header),
-		"functions.h": functionsHeader(functions),
-		"stubs.c":     stubs(functions),
-		"exports.map": symbols,
-	}
-	names, err := fs.Glob(sources, "c/*")
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		text, err := sources.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		files[filepath.Base(name)] = string(text)
-	}
-	return files, nil
-}
-
-// compilerFlags are those of every build.
-var compilerFlags = []string{
-	"-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Werror",
-	"-Wno-deprecated-declarations", "-DNVML_NO_UNVERSIONED_FUNC_DEFS", "-Wl,-soname," + Soname, "-Wl,-Bsymbolic",
-}
-
-func hash(files map[string]string, cc string) string {
-	h := sha256.New()
-	fmt.Fprintln(h, cc, compilerFlags)
-	for _, name := range sortedKeys(files) {
-		fmt.Fprintln(h, name, len(files[name]))
-		h.Write([]byte(files[name]))
-	}
-	return hex.EncodeToString(h.Sum(nil))[:16]
-}
-
-// compile works in a folder of its own and moves it to its place whole.
-func compile(dir, target string, files map[string]string, cc string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	work, err := os.MkdirTemp(dir, ".fakenvml-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(work)
-	args := slices.Concat(compilerFlags, []string{"-Wl,--version-script=exports.map", "-o", Soname, "-I."})
-	for _, name := range sortedKeys(files) {
-		if err := os.WriteFile(filepath.Join(work, name), []byte(files[name]), 0o644); err != nil {
-			return err
-		}
-		if strings.HasSuffix(name, ".c") {
-			args = append(args, name)
-		}
-	}
-	cmd := exec.Command(cc, args...)
-	cmd.Dir = work
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", cc, err, out)
-	}
-	if err := os.Chmod(work, 0o755); err != nil {
-		return err
-	}
-	err = os.Rename(work, target)
-	if _, statErr := os.Stat(filepath.Join(target, Soname)); err != nil && statErr == nil {
-		return nil // another process was faster
-	}
-	return err
 }

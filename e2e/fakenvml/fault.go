@@ -4,6 +4,7 @@
 package fakenvml
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -67,11 +68,7 @@ func (f Fault) After(n uint64) Fault { f.skip = n; return f }
 
 // String is the fault's line of the script.
 func (f Fault) String() string {
-	who := f.on
-	if who == "" {
-		who = "*"
-	}
-	words := []string{"fault", f.call, who, f.action}
+	words := []string{"fault", f.call, cmp.Or(f.on, "*"), f.action}
 	if f.skip > 0 {
 		words = append(words, "skip="+strconv.FormatUint(f.skip, 10))
 	}

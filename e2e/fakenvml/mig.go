@@ -3,7 +3,10 @@
 
 package fakenvml
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // MIG is a GPU's partition into instances. MaxDevices 0 is a GPU that knows no MIG.
 //
@@ -59,7 +62,7 @@ func (g *GPU) Partition(profiles ...string) {
 	g.MIG.Enabled, g.MIG.Pending = true, true
 	g.MIG.Instances = nil
 	for i, name := range profiles {
-		p := g.profile("MIG " + name)
+		p := g.MIG.Profiles[slices.IndexFunc(g.MIG.Profiles, func(p Profile) bool { return p.Name == "MIG "+name })]
 		id := uint32(i) + 1
 		g.MIG.Instances = append(g.MIG.Instances, GPUInstance{
 			ID: id, Profile: p.Number,
@@ -70,13 +73,4 @@ func (g *GPU) Partition(profiles ...string) {
 			}},
 		})
 	}
-}
-
-func (g *GPU) profile(name string) Profile {
-	for _, p := range g.MIG.Profiles {
-		if p.Name == name {
-			return p
-		}
-	}
-	panic(fmt.Sprintf("fakenvml: %s has no profile %s", g.Name, name))
 }

@@ -4,6 +4,7 @@
 package fakenvml
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -93,15 +94,14 @@ type GPU struct {
 	RecoveryAction                 uint32 // as nvmlDeviceGpuRecoveryAction_t
 	PCIe                           PCIe
 	NVLinks                        map[uint32]NVLink // by link; a missing one is not supported
-	Modes                          Modes
+	Addressing                     uint32            // the mode, as NVML numbers it; 2 is ATS: memory coherent with the CPU's
 	// Fields are values of nvmlDeviceGetFieldValues beside those that follow from the rest: ECC mode and totals, energy,
 	// power and its limits, PCIe replays, remapped rows, recovery action. Others are not supported.
-	Fields     map[FieldKey]Field
-	Processes  []Process
-	Limits     map[string]uint64 // bytes, of control groups by their folder; a missing one is not found
-	EventTypes uint64            // bit mask of the supported event types
-	Events     []Event           // use [Node.Raise]
-	MIG        MIG
+	Fields    map[FieldKey]Field
+	Processes []Process
+	Limits    map[string]uint64 // bytes, of control groups by their folder; a missing one is not found
+	Events    []Event           // use [Node.Raise]
+	MIG       MIG
 	// Unsupported are functions that answer NOT_SUPPORTED about this GPU.
 	Unsupported []string
 }
@@ -180,12 +180,6 @@ type NVLink struct {
 	Replay, Recovery, CRCFlit, CRCData, ECCData uint64
 }
 
-// Modes are settings of a GPU, as NVML numbers them.
-type Modes struct {
-	Addressing uint32 // 2 is ATS: memory coherent with the CPU's
-	NUMANode   int32  // of its memory; -1: none
-}
-
 // A FieldKey names a field value. Scope is mostly 0; for NVLink's it is the link.
 type FieldKey struct {
 	ID, Scope uint32
@@ -257,12 +251,8 @@ type Event struct {
 
 // Types of events, as NVML numbers them.
 const (
-	EventSingleBitECC = 1
 	EventDoubleBitECC = 2
-	EventPState       = 4
 	EventXID          = 8
-	EventClock        = 16
-	EventMIG          = 256
 )
 
 // Raise adds an event to the GPU of that index. Event sets that register later do not see it, as with the driver: wait
@@ -312,8 +302,5 @@ func (g *GPU) used(m Memory, instance uint32, t time.Duration) uint64 {
 }
 
 func (p *Process) list() List {
-	if p.List == "" {
-		return Compute
-	}
-	return p.List
+	return cmp.Or(p.List, Compute)
 }

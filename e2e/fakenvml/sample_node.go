@@ -53,9 +53,7 @@ func newH100(i uint32) GPU {
 			Generation: 4, MaxGeneration: 5, Width: 8, MaxWidth: 16, Replays: 3 + i,
 		},
 		NVLinks:     map[uint32]NVLink{},
-		Modes:       Modes{NUMANode: -1},
 		Fields:      h100Fields(i),
-		EventTypes:  EventSingleBitECC | EventDoubleBitECC | EventXID | EventClock | EventPState | EventMIG,
 		MIG:         MIG{MaxDevices: 7, Profiles: h100Profiles()},
 		Unsupported: []string{"nvmlDeviceGetRetiredPages*"}, // Ampere and later remap rows
 	}

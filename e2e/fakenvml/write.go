@@ -10,7 +10,6 @@ import (
 	"maps"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,30 +22,16 @@ func (n *Node) Write(path string) error {
 	if err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
+	temp := path + ".new"
+	if err := os.WriteFile(temp, text, 0o644); err != nil {
 		return fmt.Errorf("write script: %w", err)
 	}
-	_, err = temp.Write(text)
-	if closeErr := temp.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		// The kernel's stamps are coarse and inodes come back: a stamp of our own makes each script another file.
-		now := time.Now()
-		err = os.Chtimes(temp.Name(), now, now)
-	}
-	if err == nil {
-		err = os.Chmod(temp.Name(), 0o644)
-	}
-	if err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		os.Remove(temp.Name())
+	// The kernel's stamps are coarse and inodes come back: a stamp of our own makes each script another file.
+	now := time.Now()
+	if err := os.Chtimes(temp, now, now); err != nil {
 		return fmt.Errorf("write script: %w", err)
 	}
-	return nil
+	return os.Rename(temp, path)
 }
 
 // script renders the node in the format that c/script.c describes.
@@ -58,7 +43,7 @@ func (n *Node) script() ([]byte, error) {
 	w.line("fakenvml", 1)
 	w.line("driver", n.Driver)
 	w.line("cuda", n.CUDA)
-	w.line("epoch", unix(n.Epoch))
+	w.line("epoch", fmt.Sprintf("%d.%09d", n.Epoch.Unix(), n.Epoch.Nanosecond()))
 	if n.EnumerateAtInit {
 		w.line("enumerate", "init")
 	}
@@ -74,14 +59,6 @@ func (n *Node) script() ([]byte, error) {
 		w.gpu(&n.GPUs[i])
 	}
 	return w.Bytes(), w.err
-}
-
-// unix prints seconds with their fraction. The zero time is 0.
-func unix(t time.Time) string {
-	if t.IsZero() {
-		return "0"
-	}
-	return fmt.Sprintf("%d.%09d", t.Unix(), t.Nanosecond())
 }
 
 type scriptWriter struct {
@@ -138,7 +115,6 @@ func (w *scriptWriter) gpu(g *GPU) {
 	for _, folder := range sortedKeys(g.Limits) {
 		w.line("limit", g.Limits[folder], folder)
 	}
-	w.line("event_types", g.EventTypes)
 	for _, e := range g.Events {
 		w.line("event", e.Seq, e.Type, e.Data)
 	}
@@ -154,7 +130,7 @@ func (w *scriptWriter) identity(g *GPU) {
 	w.line("architecture", g.Architecture)
 	w.line("lost", g.Lost)
 	w.line("hidden", g.Hidden)
-	w.line("modes", g.Modes.Addressing, g.Modes.NUMANode)
+	w.line("addressing", g.Addressing)
 }
 
 func (w *scriptWriter) thermal(g *GPU) {

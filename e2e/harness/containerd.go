@@ -8,7 +8,6 @@ package harness
 import (
 	"archive/tar"
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -20,9 +19,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -208,12 +206,32 @@ func (c *Containerd) removePods(t testing.TB) {
 	}
 }
 
-// importImage makes the image of the pods known to containerd.
+// importImage builds the image of the pods, in the form of `docker save`, and makes it known to containerd.
 func (c *Containerd) importImage(t testing.TB) {
 	t.Helper()
-	file, err := buildImage()
-	Must(t, err)
+	program := filepath.Join(t.TempDir(), "pause")
+	cmd := exec.Command("go", "build", "-o", program, "./cmd/pause")
+	cmd.Dir = filepath.Join(Root(), "e2e")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // there is no libc in the image
+	Run(t, cmd)
+	layer := archive(t, fstest.MapFS{"pause": {Data: []byte(ReadFile(t, program)), Mode: 0o755}})
+	config := fmt.Appendf(nil, `{"architecture": %q, "os": %q, "config": {"Entrypoint": ["/pause"]}, "rootfs": {"type": "layers", "diff_ids": ["sha256:%x"]}}`,
+		runtime.GOARCH, runtime.GOOS, sha256.Sum256(layer))
+	manifest := fmt.Appendf(nil, `[{"Config": "config.json", "RepoTags": [%q], "Layers": ["layer.tar"]}]`, image)
+	whole := archive(t, fstest.MapFS{"manifest.json": {Data: manifest}, "config.json": {Data: config}, "layer.tar": {Data: layer}})
+	file := program + ".tar"
+	Must(t, os.WriteFile(file, whole, 0o600))
 	c.ImportImage(t, file, image)
+}
+
+// archive returns a tar archive of files.
+func archive(t testing.TB, files fs.FS) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	Must(t, w.AddFS(files))
+	Must(t, w.Close())
+	return b.Bytes()
 }
 
 // ImportImage makes an image in a file known to containerd. There is no registry to pull it
@@ -232,66 +250,6 @@ func (c *Containerd) ImportImage(t testing.TB, file, name string) {
 	})
 }
 
-// buildImage makes the image, in the form of `docker save`, and returns its file.
-var buildImage = sync.OnceValues(func() (string, error) {
-	program := filepath.Join(dir, "pause")
-	cmd := exec.Command("go", "build", "-o", program, "./cmd/pause")
-	cmd.Dir = filepath.Join(Root(), "e2e")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // there is no libc in the image
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", cmd, err, out)
-	}
-	binary, err := os.ReadFile(program)
-	if err != nil {
-		return "", err
-	}
-	layer, err := archive(file{"pause", binary})
-	if err != nil {
-		return "", err
-	}
-	config, err := json.Marshal(map[string]any{
-		"architecture": runtime.GOARCH, "os": runtime.GOOS,
-		"config": map[string]any{"Entrypoint": []string{"/pause"}},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
-	})
-	if err != nil {
-		return "", err
-	}
-	manifest, err := json.Marshal([]map[string]any{
-		{"Config": "config.json", "RepoTags": []string{image}, "Layers": []string{"layer.tar"}},
-	})
-	if err != nil {
-		return "", err
-	}
-	whole, err := archive(file{"manifest.json", manifest}, file{"config.json", config}, file{"layer.tar", layer})
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "pause.tar")
-	return path, os.WriteFile(path, whole, 0o600)
-})
-
-type file struct {
-	name    string
-	content []byte
-}
-
-// archive returns a tar archive of programs or other files.
-func archive(files ...file) ([]byte, error) {
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for _, f := range files {
-		if err := w.WriteHeader(&tar.Header{Name: f.name, Mode: 0o755, Size: int64(len(f.content))}); err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(f.content); err != nil {
-			return nil, err
-		}
-	}
-	err := w.Close()
-	return b.Bytes(), err
-}
-
 // clear takes away what is left of containerd without pods: its folders and the control groups of the pods. Nothing of it is
 // mounted any more, or it may be the host's what RemoveAll would take away. A pod that is left ends by itself after an hour.
 func (c *Containerd) clear(t testing.TB) {
@@ -299,15 +257,14 @@ func (c *Containerd) clear(t testing.TB) {
 		t.Errorf("pods are left of containerd in %s", c.dir)
 		return
 	}
-	for _, g := range c.groups() {
-		// A group is busy for a moment after its last process.
-		Eventually(t, stopDeadline, func() error {
-			if err := os.Remove(g); !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			return nil
-		})
-	}
+	base := filepath.Base(c.dir)
+	Eventually(t, stopDeadline, func() error { // a group is busy for a moment after its last process
+		out, err := exec.Command("find", cgroupFS, "-depth", "-type", "d", "(", "-name", base, "-o", "-path", "*/"+base+"/*", ")", "-delete").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err == nil && bytes.Contains(mounts, []byte(c.dir+"/")) {
 		err = errors.New("something is mounted there")
@@ -318,23 +275,4 @@ func (c *Containerd) clear(t testing.TB) {
 	if err != nil {
 		t.Errorf("left of containerd in %s: %v", c.dir, err)
 	}
-}
-
-// groups returns the control groups of the pods, the inner ones first. On a host
-// with version 1 there are some in each hierarchy.
-func (c *Containerd) groups() []string {
-	var groups []string
-	for _, pattern := range []string{cgroupFS, cgroupFS + "/*"} {
-		tops, _ := filepath.Glob(filepath.Join(pattern, filepath.Base(c.dir))) // fails only if the pattern is wrong
-		for _, top := range tops {
-			_ = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
-				if err == nil && d.IsDir() {
-					groups = append(groups, path)
-				}
-				return nil // a group that has gone is no error
-			})
-		}
-	}
-	slices.SortFunc(groups, func(a, b string) int { return cmp.Compare(b, a) })
-	return slices.Compact(groups)
 }

@@ -50,6 +50,15 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
+// Processor names the kind of this machine's processor.
+func Processor() string {
+	text, _ := os.ReadFile("/proc/cpuinfo") // where it is not there, the architecture has to do
+	if m := regexp.MustCompile(`(?m)^model name\s*: (.*)$`).FindSubmatch(text); m != nil {
+		return string(m[1])
+	}
+	return runtime.GOARCH
+}
+
 // Root returns the root of the repository.
 func Root() string {
 	_, file, _, _ := runtime.Caller(0)

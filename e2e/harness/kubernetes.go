@@ -6,12 +6,7 @@ package harness
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -36,9 +31,8 @@ type Kubernetes struct {
 	// Kubeconfig is the path of a file for kubectl and helm, with all rights.
 	Kubeconfig string
 
-	url   string
-	http  *http.Client
-	paths map[string]string // of kinds that were asked for: see path
+	url  string
+	http *http.Client
 }
 
 const adminToken = "admin"
@@ -53,14 +47,12 @@ func StartKubernetes(t testing.TB) *Kubernetes {
 		Kubeconfig: filepath.Join(dir, "kubeconfig"),
 		url:        "https://" + address,
 		http:       &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}, //nolint:gosec // It made its certificate itself.
-		paths:      map[string]string{},
 	}
 	t.Cleanup(k.http.CloseIdleConnections)
 	for name, text := range map[string]string{
 		"kubeconfig": fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "it", "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
 			"clusters": [{"name": "it", "cluster": {"server": %q, "insecure-skip-tls-verify": true}}], "users": [{"name": "it", "user": {"token": %q}}]}`, k.url, adminToken),
-		"tokens.csv":   adminToken + `,admin,1,"system:masters"`,
-		"accounts.pem": privateKey(t),
+		"tokens.csv": adminToken + `,admin,1,"system:masters"`,
 	} {
 		Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
@@ -71,7 +63,7 @@ func StartKubernetes(t testing.TB) *Kubernetes {
 	_, port, _ := net.SplitHostPort(address)
 	api := serve(t, dir, "kube-apiserver", "--etcd-servers=unix://"+dir+"/etcd:1", "--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir=certificates",
 		"--token-auth-file=tokens.csv", "--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24",
-		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=accounts.pem", "--service-account-signing-key-file=accounts.pem",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=certificates/apiserver.key", "--service-account-signing-key-file=certificates/apiserver.key",
 		// There is no kubelet that could say that it is well.
 		"--disable-admission-plugins=TaintNodesByCondition", "--allow-privileged")
 	Must(t, poll(clusterDeadline, api.done, func() error { _, err := k.call(http.MethodGet, "/readyz", ""); return err }))
@@ -92,14 +84,6 @@ func serve(t testing.TB, dir, name string, args ...string) *Process {
 		p.Wait(t, clusterDeadline)
 	})
 	return p
-}
-
-// privateKey returns a new key in PEM.
-func privateKey(t testing.TB) string {
-	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	Must(t, err)
-	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 }
 
 // FreeAddress returns one of 127.0.0.1 on which nobody listens now, for programs that take no port 0.
@@ -148,15 +132,11 @@ func (k *Kubernetes) Apply(manifest string) (int, error) {
 				continue
 			}
 			n++
-			path, err := k.path(o.APIVersion, o.Kind, o.Metadata.Namespace)
-			if err != nil {
-				return n, err
-			}
 			query := "?fieldManager=test&fieldValidation=Strict"
 			if try && o.Kind != "Namespace" {
 				query += "&dryRun=All"
 			}
-			if _, err := k.call(http.MethodPatch, path+"/"+o.Metadata.Name+query, doc); err != nil {
+			if _, err := k.call(http.MethodPatch, path(o.APIVersion, o.Kind, o.Metadata.Namespace)+"/"+o.Metadata.Name+query, doc); err != nil {
 				return n, fmt.Errorf("%s %s: %w", o.Kind, o.Metadata.Name, err)
 			}
 		}
@@ -164,40 +144,25 @@ func (k *Kubernetes) Apply(manifest string) (int, error) {
 	return n, nil
 }
 
-// path returns where the objects of a kind are.
-func (k *Kubernetes) path(apiVersion, kind, namespace string) (string, error) {
-	group := "/apis/" + apiVersion
+// path returns where the objects of a kind are, in a namespace or without one.
+func path(apiVersion, kind, namespace string) string {
+	group := "/apis/"
 	if !strings.Contains(apiVersion, "/") {
-		group = "/api/" + apiVersion
+		group = "/api/"
 	}
-	key := apiVersion + " " + kind
-	if k.paths[key] == "" {
-		body, err := k.call(http.MethodGet, group, "")
-		if err != nil {
-			return "", err
-		}
-		var list struct {
-			Resources []struct {
-				Name, Kind string
-				Namespaced bool
-			}
-		}
-		if err := json.Unmarshal(body, &list); err != nil {
-			return "", err
-		}
-		for _, r := range list.Resources {
-			if r.Kind == kind && !strings.Contains(r.Name, "/") {
-				k.paths[key] = r.Name
-				if r.Namespaced {
-					k.paths[key] = "namespaces/NAMESPACE/" + r.Name
-				}
-			}
-		}
-		if k.paths[key] == "" {
-			return "", fmt.Errorf("%s has no kind %s", apiVersion, kind)
-		}
+	if namespace != "" {
+		namespace = "namespaces/" + namespace + "/"
 	}
-	return group + "/" + strings.Replace(k.paths[key], "NAMESPACE", namespace, 1), nil
+	plural := strings.ToLower(kind)
+	switch {
+	case strings.HasSuffix(plural, "s"):
+		plural += "es"
+	case strings.HasSuffix(plural, "y"):
+		plural = strings.TrimSuffix(plural, "y") + "ies"
+	default:
+		plural += "s"
+	}
+	return group + apiVersion + "/" + namespace + plural
 }
 
 // call asks the API server, and returns an error unless it says that all is well.

@@ -9,28 +9,24 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb/chunkenc"
-	"github.com/prometheus/prometheus/tsdb/chunks"
-	"github.com/prometheus/prometheus/util/annotations"
 )
 
 // Engine evaluates PromQL over one series named x.
 type Engine struct {
 	engine *promql.Engine
-	series storage.Series
+	series promql.Series
 }
 
 // NewEngine returns the engine of Prometheus over these points, whose times are
 // whole milliseconds.
 func NewEngine(points []Point) *Engine {
-	samples := make([]chunks.Sample, len(points))
-	for i, p := range points {
-		samples[i] = floatSample{t: p.T.Milliseconds(), f: float64(p.Y)}
+	series := promql.Series{Metric: labels.FromStrings(model.MetricNameLabel, "x")}
+	for _, p := range points {
+		series.Floats = append(series.Floats, promql.FPoint{T: p.T.Milliseconds(), F: float64(p.Y)})
 	}
 	return &Engine{
 		engine: promql.NewEngine(promql.EngineOpts{
@@ -38,7 +34,7 @@ func NewEngine(points []Point) *Engine {
 			Timeout:    time.Minute,
 			Parser:     parser.NewParser(parser.Options{}),
 		}),
-		series: storage.NewListSeries(labels.FromStrings(model.MetricNameLabel, "x"), samples),
+		series: series,
 	}
 }
 
@@ -48,7 +44,7 @@ func (e *Engine) Deriv(at, span time.Duration) (float64, error) {
 	expr := fmt.Sprintf("deriv(x[%dms])", span.Milliseconds())
 	source := &storage.MockQueryable{MockQuerier: &storage.MockQuerier{
 		SelectMockFunction: func(bool, *storage.SelectHints, ...*labels.Matcher) storage.SeriesSet {
-			return &oneSeries{Series: e.series}
+			return &once{SeriesSet: storage.TestSeriesSet(promql.NewStorageSeries(e.series))}
 		},
 	}}
 	ctx := context.Background()
@@ -57,8 +53,7 @@ func (e *Engine) Deriv(at, span time.Duration) (float64, error) {
 		return 0, fmt.Errorf("%s: %w", expr, err)
 	}
 	defer q.Close()
-	res := q.Exec(ctx)
-	v, err := res.Vector()
+	v, err := q.Exec(ctx).Vector()
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", expr, err)
 	}
@@ -68,32 +63,14 @@ func (e *Engine) Deriv(at, span time.Duration) (float64, error) {
 	return v[0].F, nil
 }
 
-// oneSeries is the set of one series.
-type oneSeries struct {
-	storage.Series
+// once is a set of one series, which would be read again and again.
+type once struct {
+	storage.SeriesSet
 	read bool
 }
 
-func (s *oneSeries) Next() bool {
+func (s *once) Next() bool {
 	first := !s.read
 	s.read = true
 	return first
 }
-
-func (s *oneSeries) At() storage.Series              { return s.Series }
-func (*oneSeries) Err() error                        { return nil }
-func (*oneSeries) Warnings() annotations.Annotations { return nil }
-
-// floatSample implements chunks.Sample.
-type floatSample struct {
-	t int64
-	f float64
-}
-
-func (floatSample) ST() int64                     { return 0 }
-func (s floatSample) T() int64                    { return s.t }
-func (s floatSample) F() float64                  { return s.f }
-func (floatSample) H() *histogram.Histogram       { return nil }
-func (floatSample) FH() *histogram.FloatHistogram { return nil }
-func (floatSample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
-func (s floatSample) Copy() chunks.Sample         { return s }

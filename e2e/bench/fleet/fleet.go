@@ -110,9 +110,8 @@ type LeakTruth struct {
 	// small leaks from what it has cached.
 	Retained uint64
 	// Visible says that in the recording the memory of a process (or the memory that nobody owns) grew by VisibleGrowth because
-	// of the leak, and VisibleAt when it had.
-	Visible   bool
-	VisibleAt time.Duration
+	// of the leak.
+	Visible bool
 	// Fatal says that a program failed to allocate because of this leak.
 	Fatal bool
 }
@@ -122,8 +121,6 @@ type OOM struct {
 	T time.Duration
 	// Instance is the GPU instance whose memory was full; absent where it was the GPU's.
 	Instance gpu.Opt[uint32]
-	// Process is the one that failed to allocate, which need not be one that leaks.
-	Process gpu.ProcessID
 	// Leak is the position in Truth.Leaks of the leak that caused it: the one that retained most in this memory, if that was
 	// VisibleGrowth or more and what was missing. -1 is none: the memory was too small for its healthy use.
 	Leak int

@@ -101,15 +101,7 @@ const (
 
 // supervised returns what the node does when a service of it has crashed.
 func (w *world) supervised() restart {
-	switch w.style {
-	case kubernetes:
-		return kubelet
-	case docker:
-		return restart{time.Second, time.Minute}
-	case people:
-		return systemd
-	}
-	return never
+	return map[style]restart{kubernetes: kubelet, docker: {time.Second, time.Minute}, people: systemd}[w.style]
 }
 
 // owner draws a new owner of a program: another pod, job or user.

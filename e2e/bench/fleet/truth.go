@@ -176,9 +176,7 @@ func (w *world) look() {
 			}
 			shows = shows || shown >= VisibleGrowth && x.p.used() >= x.base+VisibleGrowth
 		}
-		if shows && !l.t.Visible && w.now > 0 {
-			l.t.Visible, l.t.VisibleAt = true, w.now
-		}
+		l.t.Visible = l.t.Visible || shows && w.now > 0
 	}
 }
 
@@ -191,10 +189,7 @@ func (l *leak) finish() LeakTruth {
 	if l.ran > 0 {
 		t.Rate = float64(l.sum) / l.ran.Seconds()
 	}
-	t.From, t.Until, t.VisibleAt = w.epoch+max(t.From, 0), w.epoch+max(t.Until, 0), w.epoch+max(t.VisibleAt, 0)
-	if !t.Visible {
-		t.VisibleAt = 0
-	}
+	t.From, t.Until = w.epoch+max(t.From, 0), w.epoch+max(t.Until, 0)
 	return t
 }
 
@@ -212,7 +207,7 @@ func (w *world) cause(p *proc, size uint64, own bool) int {
 
 // outOfMemory notes that p could not allocate size bytes. own says that it was at a limit of its own.
 func (w *world) outOfMemory(p *proc, size uint64, own bool) {
-	o := OOM{T: w.clock(), Instance: p.j.dom.id, Process: p.id, Leak: w.cause(p, size, own), Own: own}
+	o := OOM{T: w.clock(), Instance: p.j.dom.id, Leak: w.cause(p, size, own), Own: own}
 	if o.Leak >= 0 {
 		l := w.leaks[o.Leak]
 		o.Growth = w.now - l.since

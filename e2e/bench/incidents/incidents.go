@@ -34,9 +34,7 @@ import (
 	"bytes"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 
 	"github.com/gpuleak/gpu_leak_exporter/e2e/bench/fleet"
 )
@@ -90,22 +88,19 @@ func All() []Incident {
 	var all []Incident
 	decoder := json.NewDecoder(bytes.NewReader(lines))
 	decoder.DisallowUnknownFields()
-	for {
+	for decoder.More() {
 		var one Incident
-		err := decoder.Decode(&one)
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		if err != nil {
+		if err := decoder.Decode(&one); err != nil {
 			panic(fmt.Errorf("incident %d: %w", len(all)+1, err))
 		}
 		all = append(all, one)
 	}
+	return all
 }
 
 // Family returns the incident as one: its scenarios are the stories that it may have been. It is a leak if memory was lost.
 func (i *Incident) Family() fleet.Family {
-	f := fleet.Family{Name: i.Kind, Class: fleet.Healthy, About: i.Told, Draw: func(seed uint64) *fleet.Scenario {
+	f := fleet.Family{Name: i.Kind, Class: fleet.Healthy, Held: i.Later, Draw: func(seed uint64) *fleet.Scenario {
 		return &newStory(i, seed).Scenario
 	}}
 	if i.Ending == "fills" || i.Ending == "goes on" {

@@ -126,8 +126,8 @@ func (p *process) lose(size float64) {
 		truth.Leaks = append(truth.Leaks, l)
 	}
 	p.lost += size
-	if l := &truth.Leaks[p.leak]; !l.Visible && p.lost*mib >= fleet.VisibleGrowth {
-		l.Visible, l.VisibleAt = true, p.s.clock()
+	if p.lost*mib >= fleet.VisibleGrowth {
+		truth.Leaks[p.leak].Visible = true
 	}
 }
 

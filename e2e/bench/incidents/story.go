@@ -203,7 +203,7 @@ func (s *story) refused(p *process, short float64) bool {
 	// One that cannot even begin was never on it: it only fails to start.
 	if guilty.leak >= 0 && p.used > 0 {
 		l := &s.Truth.Leaks[guilty.leak]
-		s.Truth.OOMs = append(s.Truth.OOMs, fleet.OOM{T: s.clock(), Process: p.id, Leak: guilty.leak, Growth: s.clock() - l.From})
+		s.Truth.OOMs = append(s.Truth.OOMs, fleet.OOM{T: s.clock(), Leak: guilty.leak, Growth: s.clock() - l.From})
 		l.Fatal = true
 	}
 	if guilty != p {

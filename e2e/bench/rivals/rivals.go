@@ -26,7 +26,6 @@ type Rule struct {
 	judge func(r *Rule, points []point, f fit) (leak bool, eta float64)
 
 	points     []point
-	head       int // of the points, the first that counts
 	begun      bool
 	start, now time.Duration // of the series, and since then
 	slot       time.Duration // the time every of the last sample
@@ -68,24 +67,19 @@ func (r *Rule) Observe(t time.Duration, used, capacity uint64) {
 // Verdict returns what the rule says after the last sample: whether there is a leak, and the seconds to out-of-memory from now,
 // NaN where it tells none.
 func (r *Rule) Verdict() (leak bool, eta float64) {
-	points := r.points[r.head:]
-	f, ok := fitOf(points)
+	f, ok := fitOf(r.points)
 	if !ok {
 		return false, math.NaN()
 	}
-	return r.judge(r, points, f)
+	return r.judge(r, r.points, f)
 }
 
 // add takes a point and forgets those that are too old, or too many.
 func (r *Rule) add(t time.Duration, used float64) {
 	p := point{t.Seconds(), used}
 	r.points = append(r.points, p)
-	for (r.age > 0 && r.points[r.head].t <= p.t-r.age.Seconds()) || (r.most > 0 && len(r.points)-r.head > r.most) {
-		r.head++
-	}
-	if r.head > len(r.points)/2 {
-		r.points = r.points[:copy(r.points, r.points[r.head:])]
-		r.head = 0
+	for r.age > 0 && r.points[0].t <= p.t-r.age.Seconds() || r.most > 0 && len(r.points) > r.most {
+		r.points = r.points[1:]
 	}
 }
 

@@ -111,11 +111,11 @@ func TestPoints(t *testing.T) {
 	for _, r := range []*Rule{&old, &few} {
 		feed(r, 100, time.Second, func(i int) float64 { return float64(i) })
 	}
-	if p := old.points[old.head:]; len(p) != 10 || p[0].t != 90 || p[9].v != 99 {
+	if p := old.points; len(p) != 10 || p[0].t != 90 || p[9].v != 99 {
 		t.Errorf("%v", p)
 	}
-	if p := few.points[few.head:]; len(p) != 3 || p[0].t != 97 || len(few.points) > 10 {
-		t.Errorf("%v of %d", p, len(few.points))
+	if p := few.points; len(p) != 3 || p[0].t != 97 || cap(few.points) > 10 {
+		t.Errorf("%v of %d", p, cap(few.points))
 	}
 }
 

@@ -54,15 +54,6 @@ nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *out)
 GETTER(nvmlDeviceGetMinorNumber, unsigned int, g->minor)
 GETTER(nvmlDeviceGetArchitecture, nvmlDeviceArchitecture_t, g->architecture)
 
-nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *out)
-{
-	BEGIN(nvmlDeviceGetNumaNodeId, device, WANT_GPU);
-	NEED(out, INVALID_ARGUMENT);
-	NEED(g->numa_node >= 0, NOT_SUPPORTED);
-	*out = (unsigned int)g->numa_node;
-	END(NVML_SUCCESS);
-}
-
 nvmlReturn_t nvmlDeviceGetAddressingMode(nvmlDevice_t device, nvmlDeviceAddressingMode_t *mode)
 {
 	BEGIN(nvmlDeviceGetAddressingMode, device, WANT_GPU);

@@ -190,17 +190,21 @@ static nvmlReturn_t enlist(const struct call *c, nvmlEventSet_t set, uint64_t ty
 	return NVML_SUCCESS;
 }
 
+#define EVENT_TYPES                                                                                                    \
+	((unsigned long long)(nvmlEventTypeSingleBitEccError | nvmlEventTypeDoubleBitEccError | nvmlEventTypePState |          \
+			      nvmlEventTypeXidCriticalError | nvmlEventTypeClock | nvmlEventMigConfigChange))
+
 nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set)
 {
 	BEGIN(nvmlDeviceRegisterEvents, device, WANT_GPU);
-	NEED(!(types & ~g->event_types), NOT_SUPPORTED);
+	NEED(!(types & ~EVENT_TYPES), NOT_SUPPORTED);
 	pthread_mutex_lock(&events_lock);
 	ret = enlist(&c, set, types);
 	pthread_mutex_unlock(&events_lock);
 	END(ret);
 }
 
-GETTER(nvmlDeviceGetSupportedEventTypes, unsigned long long, g->event_types)
+GETTER(nvmlDeviceGetSupportedEventTypes, unsigned long long, EVENT_TYPES)
 
 static const struct gpu *registered_gpu(const struct call *c, const struct registration *r)
 {

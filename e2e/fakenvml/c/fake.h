@@ -125,8 +125,6 @@ struct gpu {
 	uint32_t pcie_generation[2], pcie_width[2], pcie_replays;
 	struct link links[MAX_LINKS];
 	uint32_t addressing_mode; // 2: ATS
-	int32_t numa_node;
-	uint64_t event_types;
 	uint32_t mig_mode[2], mig_max;
 	struct process *processes[LIST_COUNT];
 	unsigned int list_len[LIST_COUNT], list_cap[LIST_COUNT];

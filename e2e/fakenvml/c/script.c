@@ -45,14 +45,13 @@
 //   recovery ACTION
 //   pcie GENERATION MAX WIDTH MAXWIDTH REPLAYS
 //   link N ACTIVE REPLAY RECOVERY CRCFLIT CRCDATA ECCDATA
-//   modes ADDRESSING NUMA(-1: none)
+//   addressing MODE
 //   field ID SCOPE TYPE RAMP       nvmlDeviceGetFieldValues; TYPE d, u, ul, ull, sll, si, us
 //                                  other fields follow from the statements above where they can, or are NOT_SUPPORTED
 //   process LIST PID GI CI BASE RATE [NAME]                 LIST compute, graphics, mps; a RAMP in full, in bytes, BASE -1:
 //                                  not available; GI, CI -1: none; NAME is for hardware/stub/bin/nvidia-smi
 //   sample PID SM MEMORY ENCODER DECODER JPEG OFA           a utilisation sample, %, that is always fresh
 //   limit HARD FOLDER              of the control group with that folder, bytes; HARD -1: it has none. It uses all of the memory
-//   event_types MASK
 //   event SEQ TYPE DATA            delivered once to each event set whose registration is older than the event
 //   mig CURRENT PENDING MAXDEVICES
 //   profile PROFILE SLICES MEMORYMB NAME
@@ -281,7 +280,6 @@ static void parse_gpu(struct parser *p)
 	g->uuid = p->word[1];
 	g->handle = device_handle(g->uuid);
 	g->name = g->serial = g->vbios = g->bus_id = "";
-	g->numa_node = -1;
 	p->gpu = g;
 }
 
@@ -413,13 +411,6 @@ static void parse_pcie(struct parser *p)
 	g->pcie_replays = (uint32_t)number(p, 5);
 }
 
-static void parse_modes(struct parser *p)
-{
-	struct gpu *g = p->gpu;
-	g->addressing_mode = (uint32_t)number(p, 1);
-	g->numa_node = (int32_t)number(p, 2);
-}
-
 static void parse_ecc(struct parser *p)
 {
 	struct gpu *g = p->gpu;
@@ -490,8 +481,8 @@ static bool parse_other(struct parser *p)
 	} else if (!strcmp(key, "reasons")) {
 		g->reasons = number(p, 1);
 		g->supported_reasons = number(p, 2);
-	} else if (!strcmp(key, "event_types")) {
-		g->event_types = number(p, 1);
+	} else if (!strcmp(key, "addressing")) {
+		g->addressing_mode = (uint32_t)number(p, 1);
 	} else {
 		return false;
 	}
@@ -506,7 +497,7 @@ static bool parse_gpu_line(struct parser *p)
 	} lines[] = {
 		{"process", parse_process}, {"sample", parse_sample}, {"field", parse_field}, {"link", parse_link},
 		{"profile", parse_profile}, {"instance", parse_instance}, {"device", parse_device}, {"event", parse_event},
-		{"retired", parse_retired}, {"bus_id", parse_bus_id}, {"pcie", parse_pcie}, {"modes", parse_modes},
+		{"retired", parse_retired}, {"bus_id", parse_bus_id}, {"pcie", parse_pcie},
 		{"ecc", parse_ecc}, {"limit", parse_limit},
 	};
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {

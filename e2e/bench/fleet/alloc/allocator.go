@@ -136,15 +136,10 @@ type freeList struct {
 
 // search returns the position of the first block that is so large, and there or behind.
 func (l *freeList) search(size, addr uint64) int {
-	low, high := 0, len(l.blocks)
-	for low < high {
-		if i := (low + high) / 2; cmp.Or(cmp.Compare(l.blocks[i].size, size), cmp.Compare(l.blocks[i].addr, addr)) < 0 {
-			low = i + 1
-		} else {
-			high = i
-		}
-	}
-	return low
+	i, _ := slices.BinarySearchFunc(l.blocks, addr, func(b *Block, addr uint64) int {
+		return cmp.Or(cmp.Compare(b.size, size), cmp.Compare(b.addr, addr))
+	})
+	return i
 }
 
 func (l *freeList) insert(b *Block) {
