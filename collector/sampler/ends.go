@@ -35,12 +35,12 @@ type departed struct {
 	code      atomic.Pointer[gpu.Opt[int32]] // of its container; nil while another answer may come
 }
 
-// exitCode returns the exit code of its container. final says that no other answer is worth waiting for.
+// exitCode returns the exit code of its container. final says that no other answer will come.
 func (d *departed) exitCode() (code gpu.Opt[int32], final bool) {
 	if known := d.code.Load(); known != nil {
 		return *known, true
 	}
-	return code, time.Since(d.noticed) >= askedUntil
+	return code, false
 }
 
 // deaths are the processes that one sample misses, the largest first.
@@ -127,7 +127,8 @@ func (e *ends) ask(ctx context.Context) {
 	asked, codes := len(waiting), map[string]*gpu.Opt[int32]{}
 	waiting = slices.DeleteFunc(waiting, func(d *departed) bool {
 		if ctx.Err() != nil || time.Since(d.noticed) >= askedUntil {
-			return true // the exporter ends, or the runtime is slow
+			d.code.CompareAndSwap(nil, &gpu.Opt[int32]{}) // the exporter ends, or the runtime is slow
+			return true
 		}
 		code, again := codes[d.container]
 		if !again {
@@ -144,6 +145,6 @@ func (e *ends) ask(ctx context.Context) {
 	})
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.waiting = append(waiting, e.waiting[asked:]...)
+	e.waiting = append(waiting, e.waiting[min(asked, len(e.waiting)):]...)
 	e.held = slices.DeleteFunc(e.held, func(h held) bool { return h.settle(ctx.Err() != nil) })
 }

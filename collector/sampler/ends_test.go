@@ -165,7 +165,7 @@ func TestExitCodesComeOneByOne(t *testing.T) {
 	asked := 0
 	e := &ends{heights: detector.NewHeights(), owners: &owners{ended: func() (code gpu.Opt[int32], known bool) {
 		asked++ // for a and b, and once more for both
-		return []gpu.Opt[int32]{gpu.Some(int32(0)), {}, {}, gpu.Some(int32(sigterm))}[asked-1], asked != 2
+		return []gpu.Opt[int32]{gpu.Some(int32(0)), {}, {}, gpu.Some(int32(sigterm))}[min(asked, 4)-1], asked != 2
 	}}}
 	a, b := departs(1, "a", 0), departs(1, "b", 0)
 	e.add(a)
@@ -175,6 +175,15 @@ func TestExitCodesComeOneByOne(t *testing.T) {
 	equal(t, len(e.held), 1, "held before b is known")
 	e.ask(t.Context())
 	equal(t, len(e.held)+len(store.Now().List), 0, "held, and incidents of ends that were well")
+
+	late := departs(1, "d", 0)
+	late.noticed = time.Now().Add(-askedUntil)
+	e.add(late)
+	_, final := late.exitCode()
+	equal(t, final, false, "is it final while an answer may be under way")
+	e.ask(t.Context())
+	_, final = late.exitCode()
+	equal(t, final, true, "is it final then")
 
 	counts := func() uint64 { return store.Now().Counts[incident.Count{By: "nothing"}] }
 	for range incident.Most + 1 {
@@ -187,15 +196,21 @@ func TestExitCodesComeOneByOne(t *testing.T) {
 	equal(t, counts(), incident.Most+1, "incidents at the end of the exporter")
 }
 
-// TestDeadAtALimit has a process die at a limit: the limit is kept until it is known how, and counts it then.
+// TestDeadAtALimit has two processes die at a limit, of which the second tells its exit code first: the limit is kept until that of the
+// first is known, and counts both then. Meanwhile the first is remembered, though the GPU has forgotten it.
 func TestDeadAtALimit(t *testing.T) {
-	m := offline(t).loop.newMemory(MemoryState{MemoryKey: MemoryKey{Of: "/a"}, Memory: gpu.Memory{Used: nothing}})
-	d := departs(1, "c", 0)
-	m.dead = []deaths{{d}}
-	equal(t, len(m.crashed()), 0, "ends before it is known")
+	l, first, second := offline(t).loop, departs(1, "a", 0), departs(1, "b", 0)
+	m := l.newMemory(MemoryState{MemoryKey: MemoryKey{Of: "/a"}, Memory: gpu.Memory{Used: nothing}})
+	l.memories[m.MemoryKey], m.dead = m, []deaths{{first}, {second}}
+	id := gpu.ProcessID{PID: 7, Start: 1}
+	must(t, m.domain.Observe(&detector.Frame[gpu.ProcessID]{T: 1, Members: []detector.Member[gpu.ProcessID]{{Key: id}}}))
+	equal(t, l.knows(processKey{id: id}), true, "is it known")
+
+	second.code.Store(new(gpu.Some(int32(1))))
+	equal(t, len(m.crashed()), 0, "ends before the first is known")
 	equal(t, m.over(time.Hour), false, "is the limit forgotten")
-	d.code.Store(new(gpu.Some(int32(1))))
-	equal(t, len(m.crashed()), 1, "ends")
+	first.code.Store(new(gpu.Some(int32(1))))
+	equal(t, len(m.crashed()), 2, "ends")
 	equal(t, m.over(time.Hour), true, "is the limit forgotten then")
 }
 

@@ -190,8 +190,11 @@ func (l *loop) ended(x *detector.Exit[gpu.ProcessID], d *Domain) {
 	}
 	// The next life may begin in the very frame that misses it.
 	end := finding.End{Who: finding.Of(e.owner), Began: e.first, At: cmp.Or(e.seen, m.domain.Judgement().T)}
-	e.departed = &departed{End: end, runs: finding.RunsOn(e.owner, l.info.Name, d.Profile), container: e.owner.ContainerID, noticed: time.Now()}
-	l.sampler.ends.add(e.departed)
+	gone := &departed{End: end, runs: finding.RunsOn(e.owner, l.info.Name, d.Profile), container: e.owner.ContainerID, noticed: time.Now()}
+	l.sampler.ends.add(gone)
+	if e.departed == nil || e.departed.End != end { // one memory of it is enough
+		e.departed = gone
+	}
 	if !x.NearCapacity {
 		return
 	}
@@ -201,19 +204,25 @@ func (l *loop) ended(x *detector.Exit[gpu.ProcessID], d *Domain) {
 	}
 }
 
-// knows reports whether the detector can still name a process.
+// knows reports whether the detector can still name a process in one of its memories.
 func (l *loop) knows(key processKey) bool {
-	m := l.memories[MemoryKey{Instance: key.instance}]
-	return m != nil && m.domain.Knows(key.id)
+	for _, m := range l.memories {
+		if m.Instance == key.instance && m.domain.Knows(key.id) {
+			return true
+		}
+	}
+	return false
 }
 
-// crashed returns the ends of those that did not end well, once that is known of all that died with them.
+// crashed returns the ends of those that did not end well, the earliest first, as far as that is known.
 func (m *memory) crashed() (list []finding.End) {
-	m.dead = slices.DeleteFunc(m.dead, func(d deaths) bool {
-		ends, final := d.crashed(false)
-		list = append(list, ends...) // the largest is the first one: it counts
-		return final
-	})
+	for len(m.dead) > 0 {
+		ends, final := m.dead[0].crashed(false)
+		if !final {
+			break // of two ends the later one would count alone
+		}
+		list, m.dead = append(list, ends...), m.dead[1:] // the largest is the first one: it counts
+	}
 	return list
 }
 

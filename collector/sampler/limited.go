@@ -54,8 +54,8 @@ func (l *loop) bound(sample *gpu.Sample, p *gpu.Process, of string) {
 	var last *memory
 	for _, m := range l.memories {
 		same := strings.HasPrefix(of, aProcess) && strings.HasPrefix(m.Of, aProcess) && m.Instance == p.Instance && m.Who == finding.Of(p.Owner)
-		lives := slices.ContainsFunc(sample.Processes, func(p gpu.Process) bool { return m.Has(&p) || m.domain.Knows(p.ID) })
-		if same && !lives && (last == nil || cmp.Or(cmp.Compare(m.finding.Seen, last.finding.Seen), cmp.Compare(m.Of, last.Of)) > 0) {
+		lives := func(p gpu.Process) bool { return m.Has(&p) || m.domain.Knows(p.ID) }
+		if same && !slices.ContainsFunc(sample.Processes, lives) && (last == nil || cmp.Or(cmp.Compare(m.finding.Seen, last.finding.Seen), cmp.Compare(m.Of, last.Of)) > 0) {
 			last = m
 		}
 	}
@@ -144,8 +144,8 @@ func earlier(a, b detector.Verdict) detector.Verdict {
 	return b
 }
 
-// firstEnd leaves what several memories say of a culprit to the one that it fills first. So there is one page: nothing is said of the GPU
-// if the program meets its limit before. Without growth that is the limit.
+// firstEnd leaves each leak to the memory that it fills first. So there is one page: nothing is said of the GPU if the program meets its
+// limit before. What is no growth is told of a limit.
 func (d *DeviceState) firstEnd(last *DeviceState) {
 	list := d.Findings
 	slices.SortStableFunc(list, func(a, b FindingState) int {
@@ -160,7 +160,11 @@ func (d *DeviceState) firstEnd(last *DeviceState) {
 			if first.MemoryKey == other.MemoryKey || first.Instance != other.Instance || !d.covers(first, other) && !d.covers(other, first) {
 				continue
 			}
-			other.NearlyFull, other.CrashLoop = other.NearlyFull && !first.NearlyFull, other.CrashLoop && !first.CrashLoop
+			small, large := first, other
+			if !small.IsLimit() {
+				small, large = large, small
+			}
+			large.NearlyFull, large.CrashLoop = large.NearlyFull && !small.NearlyFull, large.CrashLoop && !small.CrashLoop
 			if first.Grows() && other.Grows() {
 				// If it is a leak there, so it is here.
 				first.Leaking, first.LeakDue = cmp.Or(first.Leaking, other.Leaking), first.LeakDue || other.LeakDue

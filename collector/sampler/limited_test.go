@@ -336,7 +336,7 @@ func TestFirstEnd(t *testing.T) {
 	grows := full
 	grows.OOM, grows.OOMDue = detector.Of(10), true
 	list = firstEnd([]FindingState{{Finding: grows}, {MemoryKey: key, Finding: full}}, nil)
-	equal(t, list, []FindingState{{Finding: grows}}, "what is no growth, beside growth")
+	equal(t, list, []FindingState{of(whole, serve, 10, true), {key, full}}, "what is no growth, beside growth")
 }
 
 // TestNextLife has a process with a limit after one has ended: its memory goes on if it has the same labels.
