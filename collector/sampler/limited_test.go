@@ -508,6 +508,15 @@ func TestLimitsOfAPod(t *testing.T) {
 	}
 }
 
+// TestLimitOfANamespace has a pod whose namespace looks like a process: its limit is that of a workload. One on a process is none.
+func TestLimitOfANamespace(t *testing.T) {
+	for of, want := range map[string]int{"process-mining/a/main": 1, aProcess + "7-1": 0} {
+		d := DeviceState{}
+		d.addLimit(&MemoryState{MemoryKey: MemoryKey{Of: of}, Who: finding.Who{Namespace: "process-mining", Pod: "a"}, Memory: gpu.Memory{Used: gpu.Some(uint64(1))}}, nil)
+		equal(t, len(d.Workloads), want, "workloads with the limit of %s", of)
+	}
+}
+
 // TestRulesOfALimit has a second container come into a pod: the limit of both asks for its rules again.
 func TestRulesOfALimit(t *testing.T) {
 	s, o := sharedGPU{func(float64) float64 { return 4 }, 10, []gpu.Limit{dmem(16)}}, offline(t)
