@@ -156,6 +156,15 @@ func TestEndsAreBounded(t *testing.T) {
 	if len(e.waiting) != 1 || e.waiting[0].container != "c2" {
 		t.Errorf("%+v wait", e.waiting)
 	}
+
+	l, key := offline(t).loop, processKey{id: gpu.ProcessID{PID: 7, Start: 1}}
+	l.sampler.ends = &ends{waiting: make([]*departed, maxEnds-1)} // there is room for one
+	l.processes.entries[key] = &processEntry{owner: &gpu.Owner{ContainerID: "c"}, seen: 1}
+	for range 2 { // of the GPU, and of a limit
+		l.ended(&detector.Exit[gpu.ProcessID]{Key: key.id}, &Domain{MemoryState: &MemoryState{}})
+	}
+	_, final := l.processes.entries[key].departed.exitCode()
+	equal(t, final, false, "is the exit code final of what found room in one memory of two")
 }
 
 // TestExitCodesComeOneByOne has two containers end well, of which one tells so later: what is known of the other is kept, also once its
