@@ -197,6 +197,10 @@ type fakeFleet struct {
 func (f fakeFleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.FormValue("query")
 	i := strings.LastIndexByte(query, '[')
+	if i < 0 { // whether it answers at all
+		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[]}}`)
+		return
+	}
 	span, err := time.ParseDuration(strings.TrimSuffix(query[i+1:], "]"))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
