@@ -111,6 +111,30 @@ func TestWhatIsHiddenIsSaidOnce(t *testing.T) {
 	})
 }
 
+// TestUnreadableLimit has a limit that nobody can read for a while: a metric says so, too, as long as it lasts. One above the GPU hides
+// nothing.
+func TestUnreadableLimit(t *testing.T) {
+	d := newGPU(0, func(second int) (gpu.Sample, error) {
+		p := process(1, 1)
+		p.Limits = []gpu.Limit{{Source: gpu.LimitMPS, Bytes: 1 << 60}}
+		if second < 60 {
+			p.Limits = append(p.Limits, gpu.Limit{Source: gpu.LimitDmem, Of: "/a"})
+		}
+		return flat(5<<30, p)(second)
+	})
+	runSampler(t, &scriptSource{devices: []gpu.Device{d}}, func(c *Config) { c.Owners = &owners{} }, func(s *Sampler, out *lines) {
+		after(30 * time.Second)
+		if workloadWell(s) {
+			t.Errorf("a limit cannot be read, collectors %+v", s.State().Collectors)
+		}
+		after(time.Minute)
+		if !workloadWell(s) {
+			t.Errorf("all limits can be read again, collectors %+v", s.State().Collectors)
+		}
+		out.says(t, 1, "source=dmem")
+	})
+}
+
 // Processes that keep whoever looks them up waiting are named once, and counted while they do.
 func TestStuckProcessesAreSaid(t *testing.T) {
 	var asked atomic.Int32

@@ -234,7 +234,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 		Info: l.info, Up: true, SampleTime: sample.Time,
 		MemoryState: MemoryState{Memory: sample.Memory}, MIGEnabled: sample.MIGEnabled, Status: l.status,
 		Unattributed: unattributed(l.info, sample), ProcessesKnown: sample.ProcessesKnown, ProcessCount: len(sample.Processes),
-		unresolved: unresolved, readings: l.readings,
+		unresolved: unresolved, unlimited: l.processes.hidden, readings: l.readings,
 	}
 	l.logBlind(sample)
 	if sample.Memory.Used.OK {

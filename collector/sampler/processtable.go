@@ -41,6 +41,7 @@ type processTable struct {
 	entries  map[processKey]*processEntry
 	begun    bool            // a sample has been noted
 	renamed  bool            // the owner of a process has changed with the last sample
+	hidden   bool            // a limit of the last sample could not be read
 	unusable map[string]bool // the sources of limits that bound nothing, as the log has them
 	rank     []*processEntry // scratch
 }
@@ -88,7 +89,7 @@ func keyOf(p *gpu.Process) processKey { return processKey{p.ID, p.Instance} }
 
 // note fills in the owners of the sample's processes, and the limits of these. It returns how many could not be looked up.
 func (t *processTable) note(sample *gpu.Sample) (unresolved int) {
-	t.renamed = false
+	t.renamed, t.hidden = false, false
 	ctx, cancel := context.WithTimeout(context.Background(), ownersWithin)
 	defer cancel()
 	for i := range sample.Processes {
@@ -136,7 +137,7 @@ func (t *processTable) limit(o *gpu.Owner, p *gpu.Process, m gpu.Memory) {
 			if !t.unusable[l.Source] {
 				level.Warn(t.cfg.Logger).Log("msg", "a limit on GPU memory cannot be read, is 0, or is above the memory of the GPU", "gpu", t.index, "uuid", t.uuid, "pod", o.Pod, "source", l.Source, "of", l.Of)
 			}
-			t.unusable[l.Source] = true
+			t.unusable[l.Source], t.hidden = true, t.hidden || l.Bytes == 0
 			continue
 		}
 		// The next run of a container has another ID, and the same limits. A group without an ID may be that of a whole pod.
