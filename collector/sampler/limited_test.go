@@ -424,12 +424,13 @@ func TestChargeIsOld(t *testing.T) {
 	}
 }
 
-// TestLimitOnAnInstance has a limit in a GPU instance: that is no other layout, and the end of its list is no end of its process.
+// TestLimitOnAnInstance has a limit in a GPU instance: that is no other layout, and the end of its list is no end of its process. Another
+// layout ends its history.
 func TestLimitOnAnInstance(t *testing.T) {
-	s := sharedGPU{func(float64) float64 { return 15.9 }, 10, []gpu.Limit{dmem(16)}}
-	state := run(offline(t), 0, time.Minute, func(at time.Duration) *gpu.Sample {
+	s, o, profile := sharedGPU{func(float64) float64 { return 15.9 }, 10, []gpu.Limit{dmem(16)}}, offline(t), "1g"
+	at := func(at time.Duration) *gpu.Sample {
 		sample := s.at(at)
-		sample.Instances = []gpu.Instance{{ID: 1, Profile: "1g", Memory: sample.Memory}}
+		sample.Instances = []gpu.Instance{{ID: 1, Profile: profile, Memory: sample.Memory}}
 		for i := range sample.Processes {
 			sample.Processes[i].Instance = gpu.Some(uint32(1))
 		}
@@ -437,12 +438,18 @@ func TestLimitOnAnInstance(t *testing.T) {
 			sample.Processes, sample.ProcessesComplete = nil, false
 		}
 		return sample
-	})
+	}
+	state := run(o, 0, time.Minute, at)
 	if n := state.Judgement.Resets[detector.ReasonRepartition]; n != 0 || len(state.Instances) != 1 || len(state.Limited) != 0 {
 		t.Errorf("%d layouts, %+v", n, state.Limited)
 	}
 	if len(state.Findings) > 0 {
 		t.Errorf("findings %+v", state.Findings)
+	}
+	profile = "2g"
+	sample := at(time.Minute)
+	if state = o.Judge(sample); len(state.Limited) != 1 || o.loop.memory(state.Limited[0].MemoryKey).history.first != sample.T {
+		t.Errorf("limited %+v", state.Limited)
 	}
 }
 
