@@ -200,6 +200,26 @@ func TestGoodEnd(t *testing.T) {
 	equal(t, len(incident.NewStore(dir, incident.Most, nil).Now().List), 1, "incidents on the disk after it")
 }
 
+// TestLoopReplacedWhileAnEndIsUnknown has the index of a GPU change before it is known how its process ended: it is told once, and counts
+// for a crash loop.
+func TestLoopReplacedWhileAnEndIsUnknown(t *testing.T) {
+	o, _ := containerEnds(unknown, unknown, unknown, unknown, unknown, unknown, unknown, unknown, badly)
+	old, renumbered := leaves(100), newGPU(1, flat(1<<30))
+	renumbered.info.UUID, renumbered.second = old.info.UUID, 110
+	source := &scriptSource{devices: []gpu.Device{old}}
+	runSampler(t, source, func(c *Config) { c.Owners = o }, func(s *Sampler, _ *lines) {
+		after(102 * time.Second)
+		source.set(nil, renumbered)
+		after(20 * time.Second)
+		if list := s.State().Devices; len(list) != 1 || list[0].Info.Index != 1 || len(incidentsOf(s)) != 0 {
+			t.Fatalf("devices %+v, incidents %+v", list, incidentsOf(s))
+		}
+		after(10 * time.Second)
+		equal(t, len(incidentsOf(s)), 1, "incidents")
+		equal(t, len(s.shared.Load().loops[0].whole.finding.Ends), 1, "ends that count for a crash loop")
+	})
+}
+
 // TestJobsThatEndWell has jobs fill the memory of a GPU, or their limit, one after the other: they are a crash loop unless they end well.
 // One that ends well with them is not to blame.
 func TestJobsThatEndWell(t *testing.T) {
