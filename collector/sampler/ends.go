@@ -43,40 +43,30 @@ func (d *departed) exitCode() (code gpu.Opt[int32], final bool) {
 	return code, false
 }
 
-// deaths are the processes that one sample misses, the largest first.
-type deaths []*departed
-
-// crashed returns the ends of those that did not end well, once that is known of all, or as far as it is known now.
-func (d deaths) crashed(now bool) (ends []finding.End, final bool) {
-	for _, x := range d {
-		code, final := x.exitCode()
-		if !final && !now {
-			return nil, false
-		}
-		if !endedWell(code) {
-			ends = append(ends, x.End)
-		}
-	}
-	return ends, true
-}
-
 // held is the incident of processes that have ended, until it is known how. Its first processes are the first of these.
 type held struct {
 	*incident.Incident
-	deaths deaths
+	deaths []*departed
 	store  *incident.Store
 }
 
 // settle keeps the incident, unless all ended well, once that is known, or now.
 func (h *held) settle(now bool) bool {
-	ends, final := h.deaths.crashed(now)
-	for n := range min(len(h.deaths), len(h.Processes)) {
-		h.Processes[n].ExitCode, _ = h.deaths[n].exitCode()
+	crashed := false
+	for n, d := range h.deaths {
+		code, final := d.exitCode()
+		if !final && !now {
+			return false
+		}
+		crashed = crashed || !endedWell(code)
+		if n < len(h.Processes) {
+			h.Processes[n].ExitCode = code
+		}
 	}
-	if len(ends) > 0 {
+	if crashed {
 		h.store.Add(h.Incident)
 	}
-	return final
+	return true
 }
 
 // endedWell reports whether a program that ended so had no error.

@@ -179,7 +179,7 @@ func TestExitCodesComeOneByOne(t *testing.T) {
 	a, b := departs(1, "a", 0), departs(1, "b", 0)
 	e.add(a)
 	e.add(b)
-	e.hold(held{Incident: &incident.Incident{}, deaths: deaths{a, b}, store: store})
+	e.hold(held{Incident: &incident.Incident{}, deaths: []*departed{a, b}, store: store})
 	e.ask(t.Context())
 	equal(t, len(e.held), 1, "held before b is known")
 	e.ask(t.Context())
@@ -196,7 +196,7 @@ func TestExitCodesComeOneByOne(t *testing.T) {
 
 	counts := func() uint64 { return store.Now().Counts[incident.Count{By: "nothing"}] }
 	for range incident.Most + 1 {
-		e.hold(held{Incident: &incident.Incident{Finding: incident.Finding{By: "nothing"}}, deaths: deaths{departs(1, "c", 0)}, store: store})
+		e.hold(held{Incident: &incident.Incident{Finding: incident.Finding{By: "nothing"}}, deaths: []*departed{departs(1, "c", 0)}, store: store})
 	}
 	equal(t, counts(), 1, "incidents of one too many to be held")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -210,7 +210,7 @@ func TestExitCodesComeOneByOne(t *testing.T) {
 func TestDeadAtALimit(t *testing.T) {
 	l, first, second := offline(t).loop, departs(1, "a", 0), departs(1, "b", 0)
 	m := l.newMemory(MemoryState{MemoryKey: MemoryKey{Of: "/a"}, Memory: gpu.Memory{Used: nothing}})
-	l.memories[m.MemoryKey], m.dead = m, []deaths{{first}, {second}}
+	l.memories[m.MemoryKey], m.dead = m, []*departed{first, second}
 	id := gpu.ProcessID{PID: 7, Start: 1}
 	must(t, m.domain.Observe(&detector.Frame[gpu.ProcessID]{T: 1, Members: []detector.Member[gpu.ProcessID]{{Key: id}}}))
 	equal(t, l.knows(processKey{id: id}), true, "is it known")

@@ -16,14 +16,12 @@ import (
 // wall returns the wall clock at a time on the source's clock.
 func (l *loop) wall(t time.Duration) time.Time { return time.Unix(0, int64(t+l.ahead)).UTC() }
 
-// tell keeps an incident on a memory as it was at the last sample, or as it is now if that did not have it. about are the processes that
-// it befell.
-func (l *loop) tell(i *incident.Incident, m *memory, now Domain, about ...processKey) {
-	of := cmp.Or(m.last, now)
+// tell keeps an incident on a memory as it was last. about are the processes that it befell.
+func (l *loop) tell(i *incident.Incident, m *memory, about ...processKey) {
+	of := m.last
 	if of.Device == nil {
 		return
 	}
-	slices.SortStableFunc(about, func(a, b processKey) int { return cmp.Compare(l.processes.entry(b).used, l.processes.entry(a).used) })
 	i.GPU, i.UUID, i.Memory, i.Capacity = l.info.IndexLabel(), l.info.UUID, of.Name(), of.Memory.Capacity()
 	i.Finding = l.findingOn(&of, m)
 	to := cmp.Or(m.finding.Seen, of.Judgement.T) // nothing is found on the whole of a GPU in MIG mode
@@ -49,16 +47,11 @@ func (l *loop) tell(i *incident.Incident, m *memory, now Domain, about ...proces
 		u.Course, u.Used = e.history.hour.course(from, to)
 		i.Processes = append(i.Processes, u)
 	}
-	if i.Kind != incident.OutOfMemory && i.Kind != incident.Limit {
-		h.store.Add(i)
+	if i.Kind == incident.OutOfMemory || i.Kind == incident.Limit {
+		l.sampler.ends.hold(h)
 		return
 	}
-	l.sampler.ends.hold(h)
-	for _, m := range l.memories { // that were full
-		if slices.ContainsFunc(m.died, func(key processKey) bool { return slices.Contains(about, key) }) {
-			m.dead = append(m.dead, h.deaths)
-		}
-	}
+	h.store.Add(i)
 }
 
 // findingOn returns what was said of a memory at the last sample.
@@ -96,25 +89,19 @@ func (l *loop) users(of *Domain, about []processKey) (list []ProcessState) {
 // tellXIDs keeps incidents of the XID errors since the last sample.
 func (l *loop) tellXIDs() {
 	for len(l.xids) > 0 {
-		l.tell(&incident.Incident{Kind: incident.XID, XID: <-l.xids}, l.whole, Domain{})
+		l.tell(&incident.Incident{Kind: incident.XID, XID: <-l.xids}, l.whole)
 	}
 }
 
-// tellRefusals keeps an incident of each process whose framework was refused memory since the last sample.
-func (l *loop) tellRefusals(sample *gpu.Sample, state *DeviceState) {
-	for d := range state.memories() {
-		if d.IsLimit() {
-			return // it is told of the GPU
-		}
-		for key, e := range l.processes.entries {
-			if key.instance != d.Instance {
-				continue
-			}
-			r := l.sampler.cfg.Allocators.RefusedOn(l.info.UUID, sample, &gpu.Process{ID: key.id, Instance: key.instance})
-			if r != nil && r != e.refusal {
-				e.refusal = r
-				l.tell(&incident.Incident{Kind: incident.Refused, Asked: gpu.Some(r.Asked)}, l.memory(d.MemoryKey), d, key)
-			}
+// tellRefusals keeps an incident of each process whose framework was refused memory since the last sample. It is told of the GPU or
+// instance, and of no limit.
+func (l *loop) tellRefusals(sample *gpu.Sample) {
+	for key, e := range l.processes.entries {
+		m := l.memory(MemoryKey{Instance: key.instance})
+		r := l.sampler.cfg.Allocators.RefusedOn(l.info.UUID, sample, &gpu.Process{ID: key.id, Instance: key.instance})
+		if m != nil && r != nil && r != e.refusal {
+			e.refusal = r
+			l.tell(&incident.Incident{Kind: incident.Refused, Asked: gpu.Some(r.Asked)}, m, key)
 		}
 	}
 }

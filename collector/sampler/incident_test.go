@@ -275,6 +275,29 @@ func TestJobsThatEndWell(t *testing.T) {
 	}
 }
 
+// TestCrashLoopsAtOnce has a program fill its limit again and again while a larger one fills the GPU, and both end together: the limit has
+// the crash loop of its own program, and the GPU that of the larger one.
+func TestCrashLoopsAtOnce(t *testing.T) {
+	o, shared := offline(t), sharedGPU{func(float64) float64 { return 15.9 }, 63.5, []gpu.Limit{dmem(16)}}
+	var got []string
+	for n := range 40 {
+		s := shared.at(time.Duration(n) * 10 * time.Second)
+		for i := range s.Processes {
+			s.Processes[i].ID.Start = uint64(1 + n/10)
+		}
+		if n%10 == 9 {
+			s.Processes, s.Memory.Used.V = nil, 1<<30
+		}
+		for _, f := range o.Judge(s).Findings {
+			if n == 39 && f.CrashLoop {
+				got = append(got, f.Scope()+" "+f.Process)
+			}
+		}
+	}
+	slices.Sort(got)
+	equal(t, got, []string{"gpu train", "workload serve"}, "crash loops")
+}
+
 // TestSupervisedCrashLoop has a supervisor start a program in its container again and again, each time within the minute for which an end
 // may stay unknown.
 func TestSupervisedCrashLoop(t *testing.T) {

@@ -24,9 +24,9 @@ type memory struct {
 	MemoryState // of a limit, at the last sample that told of it; else, and from the state file, only what names it
 	domain      *detector.Domain[gpu.ProcessID]
 	finding     finding.Memory
-	last        Domain       // at the last sample, if that had it
-	died        []processKey // since the last verdict, within a minute after it was full
-	dead        []deaths     // until it is known how they ended
+	last        Domain       // at the last sample, or at this one if that did not have it
+	died        []processKey // since the last verdict, within a minute after it was full, the largest first
+	dead        []*departed  // until it is known how they ended, the earliest first, and the largest of one sample
 	history     history
 	curve       *Curve // of history, as it was made last
 }
@@ -104,8 +104,10 @@ func unattributed(info gpu.Info, sample *gpu.Sample) gpu.Opt[uint64] {
 func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 	l.layOut(sample, state)
 	for d := range state.memories() {
+		m := l.memory(d.MemoryKey)
+		m.last = cmp.Or(m.last, d)
 		frame, index := l.frame(&d, sample)
-		if l.observe(l.memory(d.MemoryKey), frame) {
+		if l.observe(m, frame) {
 			l.take(&d, sample, index, state)
 		}
 	}
@@ -159,6 +161,7 @@ func (l *loop) take(d *Domain, sample *gpu.Sample, index []int, state *DeviceSta
 	for i := range j.Members {
 		l.processes.judged(sample, index[i], &j.Members[i], d.IsLimit())
 	}
+	slices.SortStableFunc(j.Exited, func(a, b detector.Exit[gpu.ProcessID]) int { return cmp.Compare(b.Used.V, a.Used.V) })
 	for i := range j.Exited {
 		l.ended(&j.Exited[i], d)
 	}
@@ -198,7 +201,7 @@ func (l *loop) ended(x *detector.Exit[gpu.ProcessID], d *Domain) {
 	if !x.NearCapacity {
 		return
 	}
-	m.died = append(m.died, key)
+	m.died, m.dead = append(m.died, key), append(m.dead, e.departed)
 	if !d.IsLimit() { // that is told of the GPU
 		l.exits++
 	}
@@ -214,14 +217,18 @@ func (l *loop) knows(key processKey) bool {
 	return false
 }
 
-// crashed returns the ends of those that did not end well, the earliest first, as far as that is known.
+// crashed returns the ends of those that did not end well, the earliest first, as far as that is known: of two ends the later one would
+// count alone, and of those in one sample the first one counts.
 func (m *memory) crashed() (list []finding.End) {
 	for len(m.dead) > 0 {
-		ends, final := m.dead[0].crashed(false)
+		code, final := m.dead[0].exitCode()
 		if !final {
-			break // of two ends the later one would count alone
+			break
 		}
-		list, m.dead = append(list, ends...), m.dead[1:] // the largest is the first one: it counts
+		if !endedWell(code) {
+			list = append(list, m.dead[0].End)
+		}
+		m.dead = m.dead[1:]
 	}
 	return list
 }
@@ -242,7 +249,7 @@ func (l *loop) find(state *DeviceState) {
 			state.addLimit(d.MemoryState, s.Processes)
 		}
 		if len(m.died) > 0 {
-			l.tell(&incident.Incident{Kind: kind}, m, d, m.died...)
+			l.tell(&incident.Incident{Kind: kind}, m, m.died...)
 		}
 		s.Ends, m.died = m.crashed(), nil
 		s.FillsWithin = l.sampler.cfg.Detector.FillsWithin

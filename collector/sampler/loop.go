@@ -159,7 +159,7 @@ func (l *loop) step(ctx context.Context) {
 func (l *loop) fail(err error) {
 	if wentAway(err) {
 		if errors.Is(err, gpu.ErrLost) {
-			l.tell(&incident.Incident{Kind: incident.Lost}, l.whole, Domain{})
+			l.tell(&incident.Incident{Kind: incident.Lost}, l.whole)
 		}
 		l.forget()
 	}
@@ -285,7 +285,7 @@ func (l *loop) locate(sample *gpu.Sample, state *DeviceState) {
 		}
 		p.Sites = allocators.SitesOn(l.info.UUID, sample, &p.Process)
 	}
-	l.tellRefusals(sample, state)
+	l.tellRefusals(sample)
 }
 
 // publishStatus publishes the last sample again, with the status that was read after it.
