@@ -113,7 +113,7 @@ func (l *loop) tellRefusals(sample *gpu.Sample, state *DeviceState) {
 			r := l.sampler.cfg.Allocators.RefusedOn(l.info.UUID, sample, &gpu.Process{ID: key.id, Instance: key.instance})
 			if r != nil && r != e.refusal {
 				e.refusal = r
-				l.tell(&incident.Incident{Kind: incident.Refused, Asked: gpu.Some(r.Asked)}, l.memory(d.MemoryKey), d, key)
+				l.tell(&incident.Incident{Kind: incident.Refused, Asked: gpu.Some(r.Asked)}, l.memories[d.MemoryKey], d, key)
 			}
 		}
 	}

@@ -448,7 +448,7 @@ func TestLimitOnAnInstance(t *testing.T) {
 	}
 	profile = "2g"
 	sample := at(time.Minute)
-	if state = o.Judge(sample); len(state.Limited) != 1 || o.loop.memory(state.Limited[0].MemoryKey).history.first != sample.T {
+	if state = o.Judge(sample); len(state.Limited) != 1 || o.loop.memories[state.Limited[0].MemoryKey].history.first != sample.T {
 		t.Errorf("limited %+v", state.Limited)
 	}
 }
