@@ -166,7 +166,7 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 		l.makeCurves(state)
 	}
 	for d := range state.memories() {
-		d.Curve = l.memory(d.MemoryKey).curve
+		d.Curve = l.memories[d.MemoryKey].curve
 	}
 	for i := range state.Processes {
 		p := &state.Processes[i]
@@ -177,7 +177,7 @@ func (l *loop) draw(sample *gpu.Sample, state *DeviceState) {
 // remember adds a sample to the histories. It comes after find: an incident ends before the sample that misses the dead.
 func (l *loop) remember(sample *gpu.Sample, state *DeviceState) {
 	for d := range state.memories() {
-		l.memory(d.MemoryKey).history.add(sample.T, d.Memory.Used, &d.Judgement.Device)
+		l.memories[d.MemoryKey].history.add(sample.T, d.Memory.Used, &d.Judgement.Device)
 	}
 	for i := range sample.Processes {
 		p := &sample.Processes[i]

@@ -97,7 +97,7 @@ func (l *loop) tellXIDs() {
 // instance, and of no limit.
 func (l *loop) tellRefusals(sample *gpu.Sample) {
 	for key, e := range l.processes.entries {
-		m := l.memory(MemoryKey{Instance: key.instance})
+		m := l.memories[MemoryKey{Instance: key.instance}]
 		r := l.sampler.cfg.Allocators.RefusedOn(l.info.UUID, sample, &gpu.Process{ID: key.id, Instance: key.instance})
 		if m != nil && r != nil && r != e.refusal {
 			e.refusal = r

@@ -44,20 +44,12 @@ func (l *loop) learn(sample *gpu.Sample) *DeviceState {
 	state.Info, state.Memory, state.Instances = l.info, sample.Memory, state.Instances[:0]
 	l.layOut(sample, state)
 	for d := range state.memories() {
-		m := l.memory(d.MemoryKey)
+		m := l.memories[d.MemoryKey]
 		frame, _ := l.frame(&d, sample)
 		l.observe(m, frame)
 	}
 	l.remember(sample, state)
 	return state
-}
-
-// memory returns what is known of a memory; nil if there is none.
-func (l *loop) memory(key MemoryKey) *memory {
-	if key == wholeGPU {
-		return l.whole // as almost always
-	}
-	return l.memories[key]
 }
 
 // layOut gives the state the memories that a sample has.
@@ -68,7 +60,7 @@ func (l *loop) layOut(sample *gpu.Sample, state *DeviceState) {
 	}
 	state.Who, state.Limited = finding.Of(sample.Owner), l.limits(sample)
 	for d := range state.memories() {
-		if m := l.memory(d.MemoryKey); m.Who != d.Who {
+		if m := l.memories[d.MemoryKey]; m.Who != d.Who {
 			m.Who, l.resolve = d.Who, new(Resolver) // its series have other labels
 		}
 	}
@@ -104,7 +96,7 @@ func unattributed(info gpu.Info, sample *gpu.Sample) gpu.Opt[uint64] {
 func (l *loop) judge(sample *gpu.Sample, state *DeviceState) {
 	l.layOut(sample, state)
 	for d := range state.memories() {
-		m := l.memory(d.MemoryKey)
+		m := l.memories[d.MemoryKey]
 		m.last = cmp.Or(m.last, d)
 		frame, index := l.frame(&d, sample)
 		if l.observe(m, frame) {
@@ -157,7 +149,7 @@ func (l *loop) observe(m *memory, frame *detector.Frame[gpu.ProcessID]) bool {
 
 // take copies the judgement on a memory into the state, without what belongs to its domain.
 func (l *loop) take(d *Domain, sample *gpu.Sample, index []int, state *DeviceState) {
-	j := l.memory(d.MemoryKey).domain.Judgement()
+	j := l.memories[d.MemoryKey].domain.Judgement()
 	for i := range j.Members {
 		l.processes.judged(sample, index[i], &j.Members[i], d.IsLimit())
 	}
@@ -187,7 +179,7 @@ func (l *loop) take(d *Domain, sample *gpu.Sample, index []int, state *DeviceSta
 // ended notes what follows from the end of a process in a memory.
 func (l *loop) ended(x *detector.Exit[gpu.ProcessID], d *Domain) {
 	key := processKey{x.Key, d.Instance}
-	e, m := l.processes.entries[key], l.memory(d.MemoryKey)
+	e, m := l.processes.entries[key], l.memories[d.MemoryKey]
 	if e == nil || e.listed {
 		return // only its limit is gone
 	}
@@ -240,7 +232,7 @@ func (l *loop) find(state *DeviceState) {
 		if d.Judgement.T == 0 {
 			continue // nothing is known of it this time
 		}
-		m, s := l.memory(d.MemoryKey), d.Sample()
+		m, s := l.memories[d.MemoryKey], d.Sample()
 		m.died = slices.DeleteFunc(m.died, func(key processKey) bool { return slices.Contains(told, key) })
 		told = append(told, m.died...)
 		kind := incident.OutOfMemory

@@ -277,6 +277,31 @@ func TestZombieWithALimit(t *testing.T) {
 	}
 }
 
+// TestEarlierEnd has the verdicts of two memories on the same process: the one whose end comes first holds, and a leak stays a leak.
+func TestEarlierEnd(t *testing.T) {
+	ends := func(left float64, leak bool) detector.Verdict {
+		return detector.Verdict{Judged: true, Leak: leak, SecondsToOOM: detector.Of(left)}
+	}
+	for name, c := range map[string]struct {
+		gpu, limit detector.Verdict
+		ofLimit    bool
+	}{
+		"the limit is first":                 {ends(20, true), ends(10, true), true},
+		"the GPU is first":                   {ends(10, true), ends(20, true), false},
+		"the limit is not judged yet":        {ends(20, false), detector.Verdict{SecondsToOOM: detector.Of(10)}, false},
+		"the limit has no end":               {ends(20, false), detector.Verdict{Judged: true}, false},
+		"the GPU has no end":                 {detector.Verdict{Judged: true}, ends(10, false), true},
+		"a limit that is new has a forecast": {ends(20, true), ends(10, false), false},
+		"neither leaks yet":                  {ends(20, false), ends(10, false), true},
+	} {
+		want := c.gpu
+		if c.ofLimit {
+			want = c.limit
+		}
+		equal(t, earlier(c.gpu, c.limit), want, "%s: verdict", name)
+	}
+}
+
 // TestFirstEnd has the memories of a leak that one page is about.
 func TestFirstEnd(t *testing.T) {
 	serve := finding.Who{Namespace: "ml", Pod: "a", Process: "serve"}
@@ -446,9 +471,14 @@ func TestLimitOnAnInstance(t *testing.T) {
 	if len(state.Findings) > 0 {
 		t.Errorf("findings %+v", state.Findings)
 	}
+	after := offline(t)
+	goOn(t, o, after)
+	if n := after.Judge(at(55 * time.Second)).Judgement.Resets[detector.ReasonRepartition]; n != 0 {
+		t.Errorf("%d other layouts after a restart", n)
+	}
 	profile = "2g"
 	sample := at(time.Minute)
-	if state = o.Judge(sample); len(state.Limited) != 1 || o.loop.memory(state.Limited[0].MemoryKey).history.first != sample.T {
+	if state = o.Judge(sample); len(state.Limited) != 1 || o.loop.memories[state.Limited[0].MemoryKey].history.first != sample.T {
 		t.Errorf("limited %+v", state.Limited)
 	}
 }

@@ -256,7 +256,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 		m.last = Domain{}
 	}
 	for d := range state.memories() {
-		l.memory(d.MemoryKey).last = d
+		l.memories[d.MemoryKey].last = d
 	}
 }
 
