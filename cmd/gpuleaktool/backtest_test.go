@@ -203,7 +203,6 @@ func TestBacktestErrors(t *testing.T) {
 		{"--columns=timestamp,used --prometheus.url=http://localhost:1 --query=a --start=-1h", "leave them out with --prometheus.url"},
 		{"--columns=timestamp,gpu testdata/leak.csv", "testdata/leak.csv: no column of used memory: record with"},
 		{"--log.start=today testdata/leak.csv", "--log.start=today: is no time such as 2026-03-01"},
-		{"--columns=timestamp,memory.used testdata/leak.csv", "testdata/leak.csv:1: has 5 fields, but --columns names 2: name each one, those of no use -"},
 		{"--incidents --output=html testdata/leak.csv", "--incidents is for --output=table and json"},
 		{"--unit=B testdata/leak.csv", "--unit is for --query: a log tells its units"},
 		{"--unit=GiB testdata/leak.csv", "choose one of auto, B, MiB"},
@@ -214,12 +213,7 @@ func TestBacktestErrors(t *testing.T) {
 		{"--detector.config=" + dir + "/absent testdata/leak.csv", dir + "/absent: no such file"},
 		{"testdata/leak.csv " + dir + "/absent", "absent: no such file"},
 		{dir, "error: " + dir + " is a directory: name a file\n"},
-		{write(t, "empty", ""), "empty: is empty"},
-		{write(t, "text", "hello\n"), "it begins with hello"},
 		{write(t, "unavailable.csv", "timestamp,gpu_uuid,pid,process_name,used_memory [MiB]\n2026/03/01 00:00:00.000, GPU-0, 7, a, [N/A]\n"), "holds no used memory"},
-		{write(t, "unknown.csv", "timestamp,index\n2026/03/01 00:00:00.000,0\n"), "no column of used memory"},
-		{write(t, "header", "timestamp,memory.used [MiB]\n"), "holds no"},
-		{write(t, "bad.csv", "timestamp,memory.used [MiB]\n2026/03/01 00:00:00.000,x\n"), "bad.csv:2: memory.used: cannot read"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			code, stdout, stderr := tool(t.Context(), append([]string{"backtest"}, strings.Fields(c.args)...)...)
@@ -396,28 +390,5 @@ func TestAlarmBetweenSteps(t *testing.T) {
 			got = append(got, l.Time.Format(time.TimeOnly))
 		}
 		testkit.Equal(t, got, want, "step %s: lines at", step)
-	}
-}
-
-// TestFailedReading has a leak of which one reading fails, at the moment of a verdict, and one
-// at the end: that takes no alarm back.
-func TestFailedReading(t *testing.T) {
-	var text strings.Builder
-	text.WriteString("timestamp, index, uuid, memory.used [MiB], memory.total [MiB]\n")
-	begin := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	for s := 0; s <= 3*3600; s += 5 {
-		used := fmt.Sprint(10000+max(0, s-3600)*2, " MiB")
-		if s == 2*3600 || s == 3*3600 {
-			used = "[Unknown Error]"
-		}
-		fmt.Fprintf(&text, "%s, 0, GPU-0, %s, 81559 MiB\n", begin.Add(time.Duration(s)*time.Second).Format("2006/01/02 15:04:05.000"), used)
-	}
-	path, rules := write(t, "gpu.csv", text.String()), write(t, "mute.yml", "groups: [{name: a, rules: [{match: ['{}'], mute: true}]}]\n")
-	code, stdout, stderr := tool(t.Context(), "backtest", path)
-	if code != exitLeak || strings.Contains(stdout, "cleared") {
-		t.Errorf("exit code %d, %s%s", code, stderr, stdout)
-	}
-	if _, stdout, _ = tool(t.Context(), "backtest", "--detector.config="+rules, path); !strings.Contains(stdout, "A rule of --detector.config says that it is not to be judged.") {
-		t.Error(stdout)
 	}
 }
