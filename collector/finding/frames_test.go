@@ -13,7 +13,7 @@ import (
 )
 
 // frameSample is a GPU with a process on each of two GPU instances and one that
-// stands on none.
+// stands on none. What the allocator in a process holds, two of them tell.
 func frameSample() *gpu.Sample {
 	bytes := func(v uint64) gpu.Opt[uint64] { return gpu.Some(v << 20) }
 	return &gpu.Sample{
@@ -21,14 +21,15 @@ func frameSample() *gpu.Sample {
 		Memory:         gpu.Memory{Total: bytes(1000), Reserved: bytes(100), Used: bytes(600), Free: bytes(300)},
 		ProcessesKnown: true, ProcessesComplete: true,
 		Processes: []gpu.Process{
-			{ID: gpu.ProcessID{PID: 1, Start: 10}, Used: bytes(100), SM: gpu.Some(0.5), CPU: gpu.Some(2 * time.Second), State: "D", Owner: &gpu.Owner{Process: "train.py", Namespace: "ml", Pod: "a"}},
+			{ID: gpu.ProcessID{PID: 1, Start: 10}, Used: bytes(100), SM: gpu.Some(0.5), CPU: gpu.Some(2 * time.Second), State: "D", Owner: &gpu.Owner{Process: "train.py", Namespace: "ml", Pod: "a"}, Allocator: &gpu.Allocator{Allocated: bytes(70), Reserved: bytes(80), InactiveSplit: bytes(5)}},
 			{ID: gpu.ProcessID{PID: 2, Start: 20}, Used: bytes(200), Instance: gpu.Some(uint32(1)), State: "Z", Started: gpu.Some(3 * time.Second), Owner: &gpu.Owner{SlurmJob: "9"}},
-			{ID: gpu.ProcessID{PID: 3, Start: 30}, Used: bytes(250), Instance: gpu.Some(uint32(2)), State: "S", Orphaned: true, Owner: &gpu.Owner{Process: "serve"}},
+			{ID: gpu.ProcessID{PID: 3, Start: 30}, Used: bytes(250), Instance: gpu.Some(uint32(2)), State: "S", Orphaned: true, Owner: &gpu.Owner{Process: "serve"}, Allocator: &gpu.Allocator{Allocated: bytes(60)}},
 			{ID: gpu.ProcessID{PID: 5, Start: 50}, Used: bytes(50), State: "X"},
 		},
 	}
 }
 
+// TestFrameOfAGPU has all that the detector sees, and nothing of what is not told.
 func TestFrameOfAGPU(t *testing.T) {
 	var f Frames
 	frame, index := f.Device(gpu.Info{}, frameSample())
@@ -36,9 +37,9 @@ func TestFrameOfAGPU(t *testing.T) {
 		t.Errorf("frame %+v", frame)
 	}
 	want := []detector.Member[gpu.ProcessID]{
-		{Key: gpu.ProcessID{PID: 1, Start: 10}, Group: "ml/a", Program: "train.py", Used: detector.Of(100 << 20), SM: detector.Of(0.5), CPU: detector.Of(2), State: detector.StateUnkillable},
+		{Key: gpu.ProcessID{PID: 1, Start: 10}, Group: "ml/a", Program: "train.py", Used: detector.Of(100 << 20), SM: detector.Of(0.5), CPU: detector.Of(2), State: detector.StateUnkillable, Allocated: detector.Of(70 << 20), Reserved: detector.Of(80 << 20), Split: detector.Of(5 << 20)},
 		{Key: gpu.ProcessID{PID: 2, Start: 20}, Group: "slurm/9", Used: detector.Of(200 << 20), Started: 3 * time.Second, State: detector.StateZombieProcess},
-		{Key: gpu.ProcessID{PID: 3, Start: 30}, Program: "serve", Used: detector.Of(250 << 20), State: detector.StateOrphaned},
+		{Key: gpu.ProcessID{PID: 3, Start: 30}, Program: "serve", Used: detector.Of(250 << 20), State: detector.StateOrphaned, Allocated: detector.Of(60 << 20)},
 		{Key: gpu.ProcessID{PID: 5, Start: 50}, Used: detector.Of(50 << 20), State: detector.StateGone},
 	}
 	testkit.Equal(t, frame.Members, want, "members")
@@ -89,22 +90,6 @@ func TestFramesOfParts(t *testing.T) {
 	for profile, is := range map[string]bool{"1g": false, LimitProfile: true} {
 		if frame, _ = f.Part(gpu.Info{CoherentMemory: true}, s, s.Instances[0].Memory, profile, on(1)); frame.Complete != is || frame.Capacity.OK != is {
 			t.Errorf("coherent, %s: %+v", profile, frame)
-		}
-	}
-}
-
-// TestFramesTellAllocators has the detector see what the allocator in a process holds, if it tells.
-func TestFramesTellAllocators(t *testing.T) {
-	s := gpu.Sample{T: time.Hour, Processes: []gpu.Process{
-		{ID: gpu.ProcessID{PID: 1, Start: 1}, Used: gpu.Some(uint64(9)), Allocator: &gpu.Allocator{Allocated: gpu.Some(uint64(7)), Reserved: gpu.Some(uint64(8))}},
-		{ID: gpu.ProcessID{PID: 2, Start: 1}, Used: gpu.Some(uint64(9)), Allocator: &gpu.Allocator{Allocated: gpu.Some(uint64(6))}},
-		{ID: gpu.ProcessID{PID: 3, Start: 1}, Used: gpu.Some(uint64(9))},
-	}}
-	var frames Frames
-	f, _ := frames.Device(gpu.Info{}, &s)
-	for i, want := range [][2]detector.Value{{detector.Of(7), detector.Of(8)}, {detector.Of(6), {}}, {}} {
-		if m := f.Members[i]; m.Allocated != want[0] || m.Reserved != want[1] {
-			t.Errorf("process %d: %v of %v, want %v", m.Key.PID, m.Allocated, m.Reserved, want)
 		}
 	}
 }

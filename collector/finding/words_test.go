@@ -19,19 +19,25 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/detector"
 )
 
+// TestWord has the word for each verdict, and why it is one.
 func TestWord(t *testing.T) {
 	cfg := detector.DefaultConfig()
 	testkit.Equal(t, unsure, cfg.ClearThreshold(), "what is not sure, and under what a leak ends")
-	for want, v := range map[string]detector.Verdict{
-		NotJudged: {},
-		Muted:     {Muted: true},
-		Leaks:     {Judged: true, Leak: true, Confidence: 0.9},
-		NoLeakYet: {Judged: true, Withheld: detector.WithheldProgramBegin, Confidence: 0.6},
-		NotSure:   {Judged: true, Confidence: unsure},
-		NoLeak:    {Judged: true, Confidence: unsure - 0.01},
+	for why, c := range map[string]struct {
+		word    string
+		verdict detector.Verdict
+	}{
+		"A rule of --detector.config says that it is not to be judged.":       {Muted, detector.Verdict{Muted: true}},
+		"A verdict takes some minutes.":                                       {NotJudged, detector.Verdict{}},
+		"It grows in steps.":                                                  {Leaks, detector.Verdict{Judged: true, Leak: true, Confidence: 0.9, Pattern: detector.PatternLeakStaircase}},
+		"No leak yet: it may be a daily load, and must grow for another 1 h.": {NoLeakYet, detector.Verdict{Judged: true, Withheld: detector.WithheldDailyLoad, WithheldFor: time.Hour, Confidence: 0.6}},
+		"It grows, but that is not sure: the confidence is 35 %.":             {NotSure, detector.Verdict{Judged: true, Confidence: unsure}},
+		"It gives back what it takes.":                                        {NoLeak, detector.Verdict{Judged: true, Pattern: detector.PatternSawtooth, Confidence: unsure - 0.01}},
+		"It was not seen to grow for long.":                                   {NoLeak, detector.Verdict{Judged: true, Pattern: detector.PatternUnknown}},
 	} {
-		testkit.Equal(t, Word(&v), want, "%+v", v)
-		testkit.Equal(t, Suspect(&v), want == Leaks || want == NoLeakYet || want == NotSure, "%+v", v)
+		testkit.Equal(t, Why(&c.verdict), why, "%+v", c.verdict)
+		testkit.Equal(t, Word(&c.verdict), c.word, "%+v", c.verdict)
+		testkit.Equal(t, Suspect(&c.verdict), c.word == Leaks || c.word == NoLeakYet || c.word == NotSure, "%+v", c.verdict)
 	}
 }
 
@@ -100,21 +106,6 @@ func TestEveryReasonHasWords(t *testing.T) {
 		if Patterns[p] == "" {
 			t.Errorf("pattern %q has no words", p)
 		}
-	}
-}
-
-// TestWhy says of each verdict why it is one.
-func TestWhy(t *testing.T) {
-	for want, v := range map[string]detector.Verdict{
-		"A rule of --detector.config says that it is not to be judged.":       {Muted: true},
-		"A verdict takes some minutes.":                                       {},
-		"It grows in steps.":                                                  {Judged: true, Leak: true, Pattern: detector.PatternLeakStaircase},
-		"No leak yet: it may be a daily load, and must grow for another 1 h.": {Judged: true, Withheld: detector.WithheldDailyLoad, WithheldFor: time.Hour},
-		"It grows, but that is not sure: the confidence is 79 %.":             {Judged: true, Confidence: 0.79},
-		"It gives back what it takes.":                                        {Judged: true, Pattern: detector.PatternSawtooth},
-		"It was not seen to grow for long.":                                   {Judged: true, Pattern: detector.PatternUnknown},
-	} {
-		testkit.Equal(t, Why(&v), want, "%+v", v)
 	}
 }
 
