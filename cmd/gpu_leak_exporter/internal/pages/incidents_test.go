@@ -54,9 +54,6 @@ func TestIncidents(t *testing.T) {
 	if strings.Contains(page, "<b>") || strings.Contains(page, "NaN") || strings.Count(page, "<svg class") != 1 {
 		t.Error(page)
 	}
-	says(t, "two", words(page),
-		"2026-03-01 11:50:00 UTC gpu_lost GPU 2 was lost.", "2026-03-01 11:40:00 UTC oom train.py (pid 42) of pod ml/train-0 ended when GPU 0 was full (78.0 GiB of 79.0 GiB): it held 72.0 GiB, 72.0 GiB more than 10 min before. A page had come 8 min before.",
-		"What was said before: GPU 0 runs out of memory in 1 min.", "30.0 GiB at app/train.py:88 &lt;module&gt;", "ended with exit code 137", "3 more held less.", "unknown process (pid 9) unknown")
 	for name, none := range map[string]*sampler.State{"none": {Time: epoch, Incidents: incident.Snapshot{}}, "none are kept": {Time: epoch}} {
 		page := get(NewIncidents(testConfig(none, "")), IncidentsPath).Body.String()
 		says(t, name, words(page), "No incident", "Nothing has ended while its memory was full")

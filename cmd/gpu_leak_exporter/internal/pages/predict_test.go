@@ -88,19 +88,6 @@ func TestPredictSays(t *testing.T) {
 	}
 }
 
-// TestPredictIdle lists what nobody will use again, on a GPU and on a GPU instance.
-func TestPredictIdle(t *testing.T) {
-	s := fixture()
-	s.Devices[1].Unreleased = []sampler.EndState{{Instance: gpu.Some(uint32(3)), ID: gpu.ProcessID{PID: 47}, Used: 1 << 29, At: steady(epoch.Add(-90 * time.Second))}}
-	says(
-		t, "the page", words(predict(s, "")),
-		"evaluate.py (pid 40) Slurm job 4712, user bob, 6.00 GiB It has ended, and this memory of it has stayed since 11:55 (4 min).",
-		"ddp_worker.py (pid 46) Slurm job 4712, user bob, 3.00 GiB It computes nothing, and shows no sign of going on. It has been idle since 11:39 (20 min).",
-		"unknown process (pid 47) 512 MiB It has ended, and this memory of it has stayed since 11:58 (1 min).",
-		"NVIDIA H200, 7 processes",
-	)
-}
-
 // TestPredictOrder has a leak without a forecast behind one with it, and that before an error of the GPU.
 func TestPredictOrder(t *testing.T) {
 	v := leaking(time.Hour)
