@@ -167,7 +167,10 @@ func fixture() *sampler.State {
 					Judgement: detector.Judgement[gpu.ProcessID]{T: steady(epoch), Device: with(leaking(20*time.Minute), 5.9*gib), Residual: leaking(20 * time.Minute), Attributed: true, Headroom: detector.Of(20 * 60 << 20), Evidence: detector.EvidenceLeak, Rate: detector.Of(1 << 20), Page: true},
 					Curve:     leakingCurve(4.5 * gib),
 				}},
-				Unreleased: []sampler.EndState{{Instance: gpu.Some(uint32(3)), ID: gpu.ProcessID{PID: 47}, Used: gib / 2, At: steady(epoch.Add(-90 * time.Second))}},
+				Unreleased: []sampler.EndState{
+					{Instance: gpu.Some(uint32(3)), ID: gpu.ProcessID{PID: 47}, Used: gib / 2, At: steady(epoch.Add(-90 * time.Second))},
+					{Instance: gpu.Some(uint32(9)), ID: gpu.ProcessID{PID: 48}, Used: gib}, // no page of another instance has it
+				},
 				Processes: []sampler.ProcessState{{
 					Process: gpu.Process{ID: gpu.ProcessID{PID: 44}, Instance: gpu.Some(uint32(3)), Used: gpu.Some(uint64(gib)), Owner: &gpu.Owner{Process: "a", SlurmJob: "4711"}},
 					Verdict: healthy(0.1), Curve: toothed(gib / 2),
