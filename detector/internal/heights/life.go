@@ -97,7 +97,7 @@ func (c *Climb) note(t time.Duration, v float64, young bool) {
 	}
 }
 
-// End adds the end of the process at the time t to r.
+// End adds the end of the process at the time t to r. One that leaks teaches nothing: a page may have had it restarted.
 func (l *Life) End(t time.Duration, r *Record, leaks bool) {
 	if l.Began == 0 {
 		return
@@ -109,7 +109,7 @@ func (l *Life) End(t time.Duration, r *Record, leaks bool) {
 	var held [kinds]Height
 	for k := range l.Climbs {
 		c := &l.Climbs[k]
-		if h := max(c.Top, c.Waiting.Bytes, c.Next.Bytes, l.Open[k]); h > 0 && (Kind(k) == Crest || !leaks) {
+		if h := max(c.Top, c.Waiting.Bytes, c.Next.Bytes, l.Open[k]); h > 0 && !leaks {
 			held[k] = Height{h, h, t}
 		}
 	}
