@@ -127,6 +127,26 @@ func TestCulprit(t *testing.T) {
 	}
 }
 
+// TestLeakOfAPod has a pod leak in a crash loop, and the process of its present life fill the memory: that is one finding, of the pod.
+// What another pod fills is another one.
+func TestLeakOfAPod(t *testing.T) {
+	for of, want := range map[Who]int{b: 1, a: 2} {
+		var m Memory
+		for n := range 2 {
+			s := foretold(detector.EvidenceFilling, 600, true, Part{Who: of, Verdict: grows(30, false)})
+			if n == 0 {
+				s = memory(0)
+			}
+			s.Judgement.Device.Leak, s.Judgement.Device.Rate = true, detector.Of(7)
+			s.Workloads = []Part{{Who: pod, Verdict: grows(5, true)}}
+			got := m.Judge(s)
+			if leak := got[0]; leak.Who != pod || !leak.Leaking.OK || n == 1 && (len(got) != want || leak.OOM.OK != (want == 1)) {
+				t.Errorf("sample %d with %v: %+v", n, of, got)
+			}
+		}
+	}
+}
+
 // reloaded is what the state file makes of it.
 func reloaded(t *testing.T, m Memory) (again Memory) {
 	t.Helper()
