@@ -88,7 +88,7 @@ func (d *Domain[K]) setForecasts(h *horizon) {
 		}
 		v.SecondsToOOM, v.Lower, v.Upper = Of(of.eta), Of(of.lower), Of(of.upper)
 	}
-	part := func(v *Verdict) { set(v, !v.Muted && (v.Leak || slopeOf(v) >= fillShare*h.rate)) }
+	part := func(v *Verdict) { set(v, v.Leak || slopeOf(v) >= fillShare*h.rate) }
 	v := &d.out.Device
 	set(v, true)
 	part(&d.out.Residual)
@@ -144,8 +144,11 @@ func leakHorizon(l *stat.Trend, headroom float64) horizon {
 	return horizon{eta: eta, lower: eta * math.Exp(-bound), upper: eta * math.Exp(bound), rate: l.Rate}
 }
 
-// filling returns the time until the crest has filled the memory, if it keeps its growth.
+// filling returns the time until the crest has filled the memory, if it keeps its growth. It asks nobody whether parts are muted.
 func (d *Domain[K]) filling(headroom float64) horizon {
+	if d.used.Config().Mute {
+		return never
+	}
 	least := max(d.used.Config().MinGrowth, fillLeast*float64(d.capacity))
 	return fills(&d.past.Crest, headroom, least)
 }

@@ -146,8 +146,11 @@ func (s *Sample) grows(f *Finding) string {
 	}
 	name, part := s.who(f, list, func(p *Part) float64 { return takesPart(p.Verdict) })
 	switch {
-	case part != nil:
+	case part != nil && (part.Verdict.Leak || !rate.OK):
 		rate = detector.Of(takesPart(part.Verdict))
+	case part != nil: // the window may be longer than the growth: it tells the share alone
+		own := takesPart(part.Verdict)
+		rate.V *= own / max(own, s.Judgement.Device.Windows[0].Slope.V)
 	case name == "" && s.Judgement.Residual.Leak:
 		name = "What no process accounts for"
 	}

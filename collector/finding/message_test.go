@@ -19,7 +19,7 @@ func TestMessages(t *testing.T) {
 		SecondsToOOM: detector.Of(600), Lower: detector.Of(300), Upper: detector.Of(900),
 	}
 	fills := detector.Verdict{Judged: true, Withheld: detector.WithheldProgramBegin, WithheldFor: time.Hour, SecondsToOOM: detector.Of(600), Lower: detector.Of(600), Upper: detector.Of(600)}
-	fills.Windows[0].Slope = detector.Of(1 << 20)
+	fills.Windows[0].Slope = detector.Of(1 << 18) // over a window that is longer than the growth
 	endless := leaking
 	endless.SecondsToOOM, endless.Lower, endless.Upper = inf, inf, inf
 	small := endless
@@ -40,6 +40,8 @@ func TestMessages(t *testing.T) {
 		*list = append(*list, Part{Who: f.Who, PID: 6, Used: 2, Verdict: &detector.Verdict{Judged: true}}, Part{Who: f.Who, PID: 7, Used: 1, Verdict: &v})
 		return s
 	}
+	shared := of(fills, true, out(who, detector.EvidenceFilling))
+	shared.Judgement.Device.Windows[0].Slope = detector.Of(1 << 19)
 	const kept = " It has not given back 1.50 GiB in 25 min."
 	for name, c := range map[string]struct {
 		sample   *Sample
@@ -58,6 +60,10 @@ func TestMessages(t *testing.T) {
 		"what fills": {
 			of(fills, true, out(who, detector.EvidenceFilling)), out(who, detector.EvidenceFilling), Page,
 			"GPU 0 runs out of memory in 10 min. train.py (pid 7) of pod ml/train-0, user alice grows by 60.0 MiB/min. No leak yet: it may be the start of a program, and must grow for another 1 h. Save a checkpoint, then restart what grows.",
+		},
+		"what fills with others": {
+			shared, out(who, detector.EvidenceFilling), Page,
+			"GPU 0 runs out of memory in 10 min. train.py (pid 7) of pod ml/train-0, user alice grows by 30.0 MiB/min. No leak yet: it may be the start of a program, and must grow for another 1 h. Save a checkpoint, then restart what grows.",
 		},
 		"a leak": {
 			of(endless, false, Finding{Who: a}),
