@@ -27,7 +27,7 @@
     severity,
     expr,
     text.memory + ' runs out of memory in {{ $value | humanizeDuration }}.',
-    [grows, 'Once the memory is full, the next allocation fails, in whichever process makes it.', todo],
+    [grows, 'Once the memory is full, the next allocation from it fails, in whichever process.', todo],
   ),
 
   prometheusAlerts+:: {
