@@ -67,7 +67,7 @@ var Patterns = map[detector.Pattern]string{
 	detector.PatternLeakCyclic:    "ends each cycle higher",
 	detector.PatternFragmentation: "grows by the pieces of its allocator",
 	detector.PatternZombie:        "computes nothing, and shows no sign of going on",
-	detector.PatternUnreleased:    "has outlived its process",
+	detector.PatternUnreleased:    "has stayed without its process",
 	detector.PatternCrashLoop:     "is a crash loop",
 }
 
