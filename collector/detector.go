@@ -91,7 +91,7 @@ var otherMetrics = []metric{
 			return optional{V: oneIf(d.Judgement.Attributed), OK: domainVerdict(&d.Judgement) != nil}
 		}),
 	gauge("gpu_unreleased_memory_bytes",
-		"Memory in bytes that has stayed in use since this process ended, and that no process accounts for. The labels are those that the process had. "+
+		"Memory in bytes that has stayed since this process left the GPU, and that no process accounts for. The labels are those that the process had. "+
 			"Present while it stays, for 8 processes of a GPU or GPU instance at most.",
 		func(u *sampler.EndState) optional { return gpu.Some(float64(u.Used)) }),
 }
@@ -280,7 +280,7 @@ var findingMetrics = []metric{
 			}
 			return value(f.Leaking)
 		}),
-	gauges("gpu_memory_held_bytes", "Memory in bytes that has been held by nobody for 15 minutes: zombie (its processes live, and never use it again) or unreleased (it stayed after they ended)."+findingHelp,
+	gauges("gpu_memory_held_bytes", "Memory in bytes that has been held by nobody for 15 minutes: zombie (its processes live, and do not use it) or unreleased (it stayed after they left)."+findingHelp,
 		[]string{"state"}, func(f *sampler.FindingState, e *emitter) {
 			e.maybe(value(f.Zombie), "zombie")
 			e.maybe(value(f.Unreleased), "unreleased")

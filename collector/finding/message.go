@@ -185,8 +185,8 @@ var Inside = map[detector.Inside]string{
 	detector.InsidePool:      "Its tensors do not grow, what its allocator keeps does.",
 }
 
-// Stays says behind the name of a process that has ended what is left of it.
-const Stays = "has ended, and this memory of it has stayed"
+// Stays says what is left of a process behind its name. It may still run: the driver does not list it any more.
+const Stays = "has left the GPU, and this memory has stayed"
 
 // does says what the culprit does; "" if it is unknown.
 func (s *Sample) does(f *Finding, list []Part, amount func(*Part) float64, what string) string {

@@ -87,7 +87,7 @@ func TestMessages(t *testing.T) {
 			of(detector.Verdict{Judged: true}, false, Finding{Who: pod}),
 			Finding{Who: Who{Process: "a.py"}, Unreleased: detector.Of(200 << 20)},
 			Note,
-			"200 MiB of GPU 0 are held, and nobody uses them. a.py has ended, and this memory of it has stayed. fuser -v /dev/nvidia* on the node tells who still has the device open.",
+			"200 MiB of GPU 0 are held, and nobody uses them. a.py has left the GPU, and this memory has stayed. fuser -v /dev/nvidia* on the node tells who still has the device open.",
 		},
 		"nearly full": {
 			of(detector.Verdict{Judged: true}, false, Finding{Who: pod}),

@@ -67,7 +67,7 @@ var Patterns = map[detector.Pattern]string{
 	detector.PatternLeakCyclic:    "ends each cycle higher",
 	detector.PatternFragmentation: "grows by the pieces of its allocator",
 	detector.PatternZombie:        "computes nothing, and shows no sign of going on",
-	detector.PatternUnreleased:    "has outlived its process",
+	detector.PatternUnreleased:    "has stayed without its process",
 	detector.PatternCrashLoop:     "is a crash loop",
 }
 
@@ -165,8 +165,8 @@ func Joined(separator string, parts ...string) string {
 
 // Driver says why no GPU is seen. The reason is one of gpu_driver_error, and the runbook has what to do about each.
 func Driver(reason string) Message {
-	if reason == "prometheus_does_not_answer" {
-		return Message{Severity: Page, Alert: "GPUSourceDown", Summary: "The Prometheus of --source does not answer", Detail: "The log says why."}
+	if why, ok := strings.CutPrefix(reason, "prometheus_"); ok {
+		return Message{Severity: Page, Alert: "GPUSourceDown", Summary: "The Prometheus of --source tells of no GPU (" + why + ")", Detail: "The log says why."}
 	}
 	return Message{Severity: Page, Alert: "GPUDriverDown", Summary: "The driver does not answer (" + reason + ")"}
 }

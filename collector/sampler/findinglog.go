@@ -59,7 +59,9 @@ func (l *findingLog) domain(logger log.Logger, d *Domain, now findingLog) {
 		switch {
 		case waits && !known:
 			continue
-		case !known || m.Severity > before.Severity && !waits:
+		case waits:
+			before.Severity = min(before.Severity, finding.Ticket) // a page that was over for PageWait is news again
+		case !known || m.Severity > before.Severity:
 			level.Warn(logger).Log("msg", m.Text(), "alert", m.Alert, "severity", m.Severity)
 			before = m
 		}

@@ -77,6 +77,8 @@ func TestFindingLog(t *testing.T) {
 		over   = `level=info msg="it is over" alert=GPUMemoryLeakDetected who="train.py of user alice"`
 		paged  = `level=info msg="it is over" alert=GPUOutOfMemoryPredicted who="train.py of user alice"`
 	)
+	little := leak(finding.Finding{})
+	little.Judgement.Device.Leaked = detector.Of(1 << 20) // a note
 	unread := &DeviceState{SampleTime: fixtureAt(0)}
 	blind := func(leaks bool) *DeviceState {
 		d := &DeviceState{SampleTime: fixtureAt(0), Processes: []ProcessState{{Process: gpu.Process{Owner: &gpu.Owner{}}, Verdict: detector.Verdict{Judged: true}}}}
@@ -92,6 +94,9 @@ func TestFindingLog(t *testing.T) {
 		"once":                        {[]*DeviceState{leak(finding.Finding{}), leak(finding.Finding{}), said(), said()}, []string{leaks, over}},
 		"a reading that fails":        {[]*DeviceState{leak(finding.Finding{}), unread, leak(finding.Finding{})}, []string{leaks}},
 		"it becomes a page":           {[]*DeviceState{out(7200, false), out(3000, false), out(3000, true), out(7200, true), said()}, []string{ticket, page, paged}},
+		"the page comes again":        {[]*DeviceState{out(3000, true), out(7200, true), out(3000, false), out(3000, true), out(3000, true)}, []string{page, page}},
+		"the page was away briefly":   {[]*DeviceState{out(3000, true), out(7200, true), out(3000, true)}, []string{page}},
+		"a page that waits no more":   {[]*DeviceState{little, out(3000, false), out(7200, true), out(3000, false), out(7200, true)}, []string{leaks, ticket}},
 		"a page that did not last":    {[]*DeviceState{out(3000, false), said()}, nil},
 		"somebody else is to blame":   {[]*DeviceState{leak(finding.Finding{}), said(finding.Finding{Leaking: detector.Of(1)})}, []string{leaks, `level=warn msg="GPU 0 leaks. The memory as a whole grows`, over}},
 		"memory that is held":         {[]*DeviceState{said(finding.Finding{Zombie: detector.Of(2 << 30)}), said()}, []string{`level=warn msg="2.00 GiB of GPU 0 are held, and nobody uses them. `, `level=info msg="it is over" alert=GPUMemoryHeldByNobody`}},

@@ -474,7 +474,44 @@ func TestHardwareIncidents(t *testing.T) {
 	}
 }
 
-// TestIncidentAtTheEnd has the exporter stop right after an XID error, while the driver hangs on another GPU: the file is there.
+// TestGPUThatIsListedNoMore has the list lack a GPU, before or after a sample of it fails: that is one incident. It is none without
+// programs: someone may have taken the GPU away.
+func TestGPUThatIsListedNoMore(t *testing.T) {
+	programs := []gpu.Process{process(1, 3<<30)}
+	for name, c := range map[string]struct {
+		programs []gpu.Process
+		lost     int // the second from which on it cannot be read
+		want     int
+	}{
+		"the list first":    {programs, 1000, 1},
+		"a sample first":    {programs, 100, 1},
+		"without a program": {nil, 1000, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := &scriptSource{devices: []gpu.Device{newGPU(0, func(second int) (gpu.Sample, error) {
+				if second > c.lost {
+					return gpu.Sample{}, gpu.ErrLost
+				}
+				return flat(3<<30, c.programs...)(second)
+			})}}
+			runSampler(t, source, nil, func(s *Sampler, _ *lines) {
+				after(120 * time.Second)
+				source.set(nil)
+				after(60 * time.Second)
+				equal(t, len(incidentsOf(s)), c.want, "incidents")
+				for _, i := range incidentsOf(s) {
+					equal(t, fmt.Sprint(i.Kind, " ", len(i.Processes)), "gpu_lost 1", "kind, processes")
+				}
+				source.set(nil, newGPU(0, flat(1<<30)))
+				after(60 * time.Second)
+				equal(t, len(incidentsOf(s)), c.want, "incidents once it is back")
+			})
+		})
+	}
+}
+
+// TestIncidentAtTheEnd has the exporter stop right after an XID error, while the driver hangs on another GPU: the file is there. The
+// GPU is not gone.
 func TestIncidentAtTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	var release chan struct{}
@@ -484,7 +521,7 @@ func TestIncidentAtTheEnd(t *testing.T) {
 		}
 		return flat(1 << 30)(second)
 	})
-	source := &scriptSource{devices: []gpu.Device{newGPU(0, flat(1<<30)), hung}}
+	source := &scriptSource{devices: []gpu.Device{newGPU(0, flat(1<<30, process(1, 1<<29))), hung}}
 	store := func(c *Config) {
 		release, c.Incidents = make(chan struct{}), incident.NewStore(dir, incident.Most, c.Logger)
 	}

@@ -106,8 +106,12 @@ func (l *loop) run(ctx context.Context) {
 			level.Info(l.logger).Log("msg", "the recording has ended; its last state stays")
 			return
 		}
-		if err != nil {
-			return // ctx is done
+		if err != nil { // ctx is done
+			// A GPU without programs may have been taken away, as may one of another host: no programs are known there.
+			if of := l.whole.last.Device; l.retired.on() && of != nil && of.ProcessCount > 0 {
+				l.tell(&incident.Incident{Kind: incident.Lost}, l.whole)
+			}
+			return
 		}
 		l.missed.Add(uint64(missed))
 		l.step(ctx)
@@ -330,13 +334,13 @@ func (l *loop) logHang() {
 }
 
 // retire ends the loop of a GPU that the driver does not list any more.
-func (l *loop) retire(news log.Logger) {
+func (l *loop) retire() {
 	if l.retired.on() {
 		return
 	}
 	l.retired.start()
 	l.cancel()
-	_ = news.Log("msg", "GPU is gone")
+	l.sampler.news(l.logger, level.Warn).Log("msg", "GPU is gone")
 }
 
 // stop stops the loop, and reports whether it has left the GPU: only one goroutine at a time may read that. It waits a moment,

@@ -285,7 +285,7 @@ func (s *Sampler) loopsOf(ctx context.Context, loops []*loop, devices []gpu.Devi
 		if after[keyOfGPU(l.device)] != nil {
 			continue
 		}
-		l.retire(s.news(l.logger, level.Warn))
+		l.retire()
 		if s.cfg.Places == nil && l.retired.running() < rememberDevice {
 			now = append(now, l)
 		}

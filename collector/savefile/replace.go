@@ -17,7 +17,7 @@ import (
 
 // replace replaces the file at path at once, as a whole.
 func replace(path string, parts ...[]byte) error {
-	file, err := renameio.NewPendingFile(path, renameio.WithStaticPermissions(0o600))
+	file, err := renameio.TempFile(filepath.Dir(path), path)
 	if err != nil {
 		return err
 	}

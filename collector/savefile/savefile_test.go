@@ -63,6 +63,19 @@ func TestWriteAndRead(t *testing.T) {
 	}
 }
 
+// The temporary file lies beside the file: an error names no directory that the user never gave.
+func TestTemporaryFile(t *testing.T) {
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	t.Setenv("TMPDIR", elsewhere)
+	must(t, os.MkdirAll(filepath.Join(dir, "file", "child"), 0o700)) // cannot be replaced
+	if err := replace(filepath.Join(dir, "file")); err == nil || !strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), elsewhere) {
+		t.Errorf("it names no directory, or another one: %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("files %s, %v", left, err)
+	}
+}
+
 func TestDamage(t *testing.T) {
 	body := []byte("text\nof lines\n")
 	good := []byte(kind.head(body) + "\n" + string(body))

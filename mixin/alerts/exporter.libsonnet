@@ -124,10 +124,10 @@
         alert(
           'GPUExporterStateFileFailing',
           'warning',
-          highest('gpu_leak_exporter_state_file_last_write_successful') + ' == 0',
+          highest('gpu_leak_exporter_state_file_last_write_successful') + ' == 0 or ' + highest('gpu_leak_exporter_incident_dir_last_write_successful') + ' == 0',
           config.forExporter,
-          exporter + ' could not write its --detector.state-file.',
-          ['After a restart it has to learn again what leaks.', 'Is the disk full, or the directory not writable?'],
+          exporter + ' could not write its --detector.state-file or --incident.dir.',
+          ['After a restart it has to learn again what leaks, or has no incidents.', 'Is the disk full, or the directory not writable?'],
         ),
         alert(
           'GPUExporterMemoryHigh',

@@ -27,7 +27,7 @@
     severity,
     expr,
     text.memory + ' runs out of memory in {{ $value | humanizeDuration }}.',
-    [grows, 'Once the memory is full, the next allocation fails, in whichever process makes it.', todo],
+    [grows, 'Once the memory is full, the next allocation from it fails, in whichever process.', todo],
   ),
 
   prometheusAlerts+:: {
@@ -57,8 +57,8 @@
           '%s > %d' % [lib.last('gpu_memory_held_bytes'), config.heldBytes],
           '{{ $value | humanize1024 }}B of ' + text.memory + ' are held, and nobody uses them.',
           [
-            of('A process') + '{{ if eq $labels.state "zombie" }} computes nothing, and never will again: its launcher has died, or it is stuck in the kernel.',
-            'End it with `kill -9`. If that does not help, reboot the node.{{ else }} has ended, and this memory of it has stayed. `fuser -v /dev/nvidia*` on the node tells who still has the device open.{{ end }}',
+            of('A process') + '{{ if eq $labels.state "zombie" }} computes nothing, and shows no sign of going on.',
+            'End it with `kill -9`. If that does not help, reboot the node.{{ else }} has left the GPU, and this memory has stayed. `fuser -v /dev/nvidia*` on the node tells who still has the device open.{{ end }}',
           ],
         ),
         alert(

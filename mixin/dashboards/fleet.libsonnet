@@ -182,7 +182,7 @@ local panel = import '../lib/panel.libsonnet';
   local lists = [
     panel.table(
       'Memory held by nobody',
-      'Zombies compute nothing and their owner is gone: end them. Unreleased memory stayed after its process ended: something still holds the device open, or the driver must be reset.',
+      'Zombies compute nothing and show no sign of going on: end them. Unreleased memory stayed after its process left: something still holds the device open, or the driver must be reset.',
       [
         instant(q.told('gpu_memory_held_bytes', q.owner)),
       ],

@@ -59,7 +59,7 @@ const backtestHelp = `Run the detector over recorded history: would it have caug
 
 FILE is CSV of nvidia-smi, what "gpuleaktool record" wrote or any CSV with --columns. It may be compressed with gzip. - is the standard input. Or ask a Prometheus with --prometheus.url and --query.
 
-The exit status is 0 without a leak, 1 with one (--fail-on says from which alert on), 2 if the input or the call was wrong, and 3 if nothing was judged.`
+The exit status is 0 without a leak, even if an alert on memory that only fills would have paged, 1 with one (--fail-on chooses alerts instead), 2 if the input or the call was wrong, and 3 if nothing was judged.`
 
 // Add adds the command backtest.
 func Add(app *kingpin.Application, commands command.Commands) {

@@ -67,7 +67,7 @@ func ask(ctx context.Context, address string, client *http.Client) (*verdicts.Da
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		hint := map[int]string{http.StatusUnauthorized: "; name the user in the file of --http.config.file"}
+		hint := map[int]string{http.StatusUnauthorized: "; it needs the right user and password in the file of --http.config.file"}
 		return nil, fmt.Errorf("%s answers %s%s", address, answer.Status, hint[answer.StatusCode])
 	}
 	v, err := decode(answer.Body)

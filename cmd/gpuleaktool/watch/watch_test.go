@@ -119,7 +119,7 @@ func TestExporter(t *testing.T) {
 	for address, want := range map[string]string{
 		server.URL: "", host: "", server.URL + "/": "", server.URL + "/gpu/": "", host + "/api/v1/verdicts": "",
 		server.URL + "/metrics": "", host + "/predict?x=1": "", host + "/predict/gpu-1-mig-3": "", server.URL + "/gpu/predict/": "", host + "/-/ready": "", host + "//": "", host + "/incidents#a": "", host + "/api/v1/incidents": "", host + "/runbook": "",
-		server.URL + "/nometrics": "404 Not Found", server.URL + "/locked": "401 Unauthorized; name the user in the file of --http.config.file",
+		server.URL + "/nometrics": "404 Not Found", server.URL + "/locked": "401 Unauthorized; it needs the right user and password in the file of --http.config.file",
 		server.URL + "/other": "the answer is none of an exporter", server.URL + "/nothing": "404 Not Found",
 		"http://a:b@" + host: "the address has a user", "ftp://x": "is none of an exporter", "http://": "is none of an exporter", "http://a b": "is none of an exporter",
 	} {

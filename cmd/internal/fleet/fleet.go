@@ -35,8 +35,6 @@ const (
 	// forgetAfter is how long a GPU is waited for of which there are no samples. As long as that the
 	// Sampler remembers one of a driver.
 	forgetAfter = 24 * time.Hour
-	// ReasonDown is the reason of a gpu.DriverError while the Prometheus does not answer.
-	ReasonDown = "prometheus_does_not_answer"
 )
 
 // Shard is a part of a fleet: those GPUs whose name has a hash that is Index modulo Of.
@@ -212,15 +210,15 @@ func (s *Source) run(ctx context.Context) {
 			return
 		}
 		s.asked(time.Since(began), err)
-		if err != nil {
-			s.note(reasonOf(err), 1, "The Prometheus cannot be asked, will try again", "err", err)
-			if s.answered.IsZero() || time.Since(s.answered) > s.cfg.MaxAge {
-				s.lose(err)
-			}
-		} else {
+		switch {
+		case err == nil:
 			s.answered = time.Now()
 			s.review()
 			s.down.Store(nil)
+		case time.Since(s.answered) > s.cfg.MaxAge: // also before the first answer
+			s.lose(err)
+		default:
+			s.note(reasonOf(err), 1, "The Prometheus cannot be asked, will try again", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -230,9 +228,11 @@ func (s *Source) run(ctx context.Context) {
 	}
 }
 
-// lose notes that nothing is known of any GPU.
+// lose notes that nothing is known of any GPU. The Sampler logs why.
 func (s *Source) lose(err error) {
-	s.down.Store(&gpu.DriverError{Reason: ReasonDown, Err: err})
+	reason := reasonOf(err)
+	s.problems.WithLabelValues(reason).Inc()
+	s.down.Store(&gpu.DriverError{Reason: "prometheus_" + reason, Err: err})
 	for _, f := range s.feeds {
 		f.turn(silent, gpu.ErrSilent)
 	}

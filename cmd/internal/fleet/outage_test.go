@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/promapi"
+	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
+	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
 var errUnavailable = &v1.Error{Type: v1.ErrServer, Msg: "server error: 503"}
@@ -38,6 +40,27 @@ func TestEmptyAfterAnOutage(t *testing.T) {
 		if _, err := w.source.Devices(w.ctx); err == nil || len(w.read["GPU-1"].errs) != 1 {
 			t.Errorf("%v; GPU-1 was told %v", err, w.read["GPU-1"].errs)
 		}
+	})
+}
+
+// TestEmptyFromTheStart has a Prometheus that is not there, and then knows of no GPU. The reason says so. Who asks for the GPUs logs it.
+func TestEmptyFromTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := oneGPU()
+		f.err = errUnavailable
+		w := newWatch(t, f, nil)
+		down := func(reason string) {
+			t.Helper()
+			w.follow(t, time.Minute)
+			_, err := w.source.Devices(w.ctx)
+			if driver, ok := errors.AsType[*gpu.DriverError](err); !ok || driver.Reason != "prometheus_"+reason || w.metric(t, "problems_total", reason) < 4 {
+				t.Errorf("%v, want the reason %s", err, reason)
+			}
+		}
+		down(reasonQuery)
+		f.change(func(f *fakePrometheus) { f.err, f.value = nil, model.Matrix{} })
+		down(reasonNoResult)
+		testkit.Equal(t, w.log.String(), "", "the log")
 	})
 }
 

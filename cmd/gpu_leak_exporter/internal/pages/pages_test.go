@@ -15,7 +15,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/fleet"
 	"github.com/gpuleak/gpu_leak_exporter/cmd/internal/verdicts/fromstate"
 	"github.com/gpuleak/gpu_leak_exporter/collector/finding"
 	"github.com/gpuleak/gpu_leak_exporter/collector/gpu"
@@ -126,8 +125,8 @@ func TestPageOfFleet(t *testing.T) {
 	d := fromstate.Of(s).Devices[9_000]
 	testkit.Equal(t, d.Title, "GPU 0 of node1125", "the title in the JSON")
 	testkit.Equal(t, d.Labels, map[string]string{"gpu": "0", "uuid": "GPU-9000", "zone": "", "node": "node1125"}, "the labels in the JSON")
-	s.Devices, s.DriverReason = nil, fleet.ReasonDown
-	says(t, "without an answer", predict(s, ""), "The Prometheus of --source does not answer")
+	s.Devices, s.DriverReason = nil, "prometheus_no_result"
+	says(t, "without an answer", predict(s, ""), "The Prometheus of --source tells of no GPU")
 }
 
 // TestNamesOfMemories names GPUs in a path and in an identifier: by the index, and in a fleet so that no two are the same.
