@@ -74,33 +74,38 @@ func (d *stage) scene(t *testing.T, all ...life) said {
 	return r
 }
 
-// A server that leaks, and is started again when somebody is paged: its end was no choice of its own, so each life is paged for as early
-// as the first one.
+// A server that leaks, and is started again before it is full: its lives end well for the page, and teach the
+// verdict nothing. What ends in a full memory has ended well only if it was told to.
 func TestRestartedLeakyServer(t *testing.T) {
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name  string
 		lasts int
 		known bool // how it ended
+		paged int  // lives
 	}{
-		"at 90 %":                       {4 * hour, false},
-		"at 95 %, as it was told":       {4*hour + 15*minute, true},
-		"at 95 %, and nobody knows why": {4*hour + 15*minute, false},
+		{"at 90 %", 4 * hour, false, 1},
+		{"at 95 %, as it was told", 4*hour + 15*minute, true, 1},
+		{"at 95 %, and nobody knows why", 4*hour + 15*minute, false, 4},
 	} {
 		book := NewHeights()
 		d := stage{Domain: newDomain(t)}
 		d.Remember(book)
-		first := 0
+		paged := 0
 		for n := range 4 {
 			ends := second(d.now + c.lasts)
 			r := d.scene(t, life{n, runs, c.lasts, grows(20, 13)})
 			if c.known && !book.Ended(runs, ends) {
-				t.Errorf("%s: nobody knows of the end of life %d", name, n)
+				t.Errorf("%s: nobody knows of the end of life %d", c.name, n)
 			}
-			if n == 0 {
-				first = r.pageAt
+			if r.leaks < 2*hour {
+				t.Errorf("%s: life %d is a leak for %d s only", c.name, n, r.leaks)
 			}
-			if r.leaks < 2*hour || r.pageAt < 0 || r.pageAt > first+5*minute {
-				t.Errorf("%s: life %d is a leak for %d s, with a page after %d s, the first one after %d s", name, n, r.leaks, r.pageAt, first)
-			}
+			paged += btoi(r.pages > 0)
+		}
+		testkit.Equal(t, paged, c.paged, "%s: lives that are paged", c.name)
+		// One that is not started again in time is paged for once it is higher than they were.
+		if r := d.scene(t, life{9, runs, 5 * hour, grows(20, 13)}); r.pageAt < 0 || r.pageAt > c.lasts+15*minute {
+			t.Errorf("%s: a longer life is paged for after %d s", c.name, r.pageAt)
 		}
 	}
 }
@@ -242,15 +247,12 @@ func TestHeightsOverARestart(t *testing.T) {
 	book := NewHeights()
 	d := stage{Domain: newDomain(t)}
 	d.Remember(book)
-	lasts, fills := 38*minute, grows(20, 78)
 	for n := range 2 {
-		if r := d.scene(t, life{n, runs, lasts, fills}); r.leaks > 0 || (r.pages > 0) != (n == 0) {
-			t.Fatalf("life %d: %+v", n, r)
-		}
+		d.scene(t, life{n, runs, 4 * hour, grows(20, 13)})
 	}
 	pages := 0
-	for s := 0; s < lasts; s += every {
-		if s == 35*minute+every { // in the middle of a minute, when a page would be due
+	for s := 0; s < 4*hour; s += every {
+		if s == 230*minute+every { // in the middle of a minute, when a page would be due
 			saved, known := d.Save(nil), book.Save()
 			d.Domain, book = newDomain(t), NewHeights()
 			must(t, book.Restore(known, second(d.now)))
@@ -258,7 +260,7 @@ func TestHeightsOverARestart(t *testing.T) {
 			must(t, d.Restore(saved, func(int) bool { return true }))
 		}
 		d.now += every
-		m := Member[int]{Key: 9, Runs: runs, Used: Of(round(fills(s) * gib)), Started: second(d.now - s), SM: Of(0.5)}
+		m := Member[int]{Key: 9, Runs: runs, Used: Of(round(grows(20, 13)(s) * gib)), Started: second(d.now - s), SM: Of(0.5)}
 		pages += btoi(show(t, d.Domain, frame(d.now, 256*mib, m)).Page)
 	}
 	if pages > 0 {

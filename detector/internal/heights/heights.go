@@ -5,7 +5,7 @@
 // again, that is no leak: an epoch, a batch job each hour, a cache that is built again, a server that is restarted.
 //
 // A peak is closed when the memory has fallen to half of it, both taken above the lowest use,
-// or when its program has ended. It counts if the program lives for settles after it, or ends well and does not leak.
+// or when its program has ended. It counts if the program lives for settles after it, or ends well.
 // There are two kinds of heights: crests (the highest use of each minute) for pages, and lows for the verdict.
 package heights
 

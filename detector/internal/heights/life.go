@@ -97,7 +97,7 @@ func (c *Climb) note(t time.Duration, v float64, young bool) {
 	}
 }
 
-// End adds the end of the process at the time t to r. One that leaks teaches nothing: a page may have had it restarted.
+// End adds the end of the process at the time t to r.
 func (l *Life) End(t time.Duration, r *Record, leaks bool) {
 	if l.Began == 0 {
 		return
@@ -108,8 +108,8 @@ func (l *Life) End(t time.Duration, r *Record, leaks bool) {
 	}
 	var held [kinds]Height
 	for k := range l.Climbs {
-		c := &l.Climbs[k]
-		if h := max(c.Top, c.Waiting.Bytes, c.Next.Bytes, l.Open[k]); h > 0 && !leaks {
+		if c := &l.Climbs[k]; Kind(k) == Crest || !leaks {
+			h := max(c.Top, c.Waiting.Bytes, c.Next.Bytes, l.Open[k])
 			held[k] = Height{h, h, t}
 		}
 	}
