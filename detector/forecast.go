@@ -144,11 +144,8 @@ func leakHorizon(l *stat.Trend, headroom float64) horizon {
 	return horizon{eta: eta, lower: eta * math.Exp(-bound), upper: eta * math.Exp(bound), rate: l.Rate}
 }
 
-// filling returns the time until the crest has filled the memory, if it keeps its growth. It asks nobody whether parts are muted.
+// filling returns the time until the crest has filled the memory, if it keeps its growth. Nobody can mute that.
 func (d *Domain[K]) filling(headroom float64) horizon {
-	if d.used.Config().Mute {
-		return never
-	}
 	least := max(d.used.Config().MinGrowth, fillLeast*float64(d.capacity))
 	return fills(&d.past.Crest, headroom, least)
 }

@@ -178,24 +178,23 @@ func TestPages(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		memory func(s int) float64
-		change func(*Config, Kind)
+		change func(*Config)
 		pages  bool
 		within float64 // s before the memory is full
 		why    Evidence
 	}{
 		{"a leak", grows(4), nil, true, 3600, EvidenceLeak},
-		{"as late as that is asked for", grows(4), func(c *Config, _ Kind) { c.PageWithin, c.FillsWithin = 10*time.Minute, 0 }, true, 600, EvidenceLeak},
-		{"nobody is ever woken", grows(4), func(c *Config, _ Kind) { c.PageWithin, c.FillsWithin = 0, 0 }, false, 0, EvidenceNone},
-		{"growth that nobody may call a leak", grows(20), func(c *Config, k Kind) { c.Mute = k != KindDevice }, true, 900, EvidenceFilling},
-		{"nothing may be said of it", grows(20), func(c *Config, _ Kind) { c.Mute = true }, false, 0, EvidenceNone},
+		{"as late as that is asked for", grows(4), func(c *Config) { c.PageWithin, c.FillsWithin = 10*time.Minute, 0 }, true, 600, EvidenceLeak},
+		{"nobody is ever woken", grows(4), func(c *Config) { c.PageWithin, c.FillsWithin = 0, 0 }, false, 0, EvidenceNone},
+		{"growth that nobody may call a leak", grows(20), func(c *Config) { c.Mute = true }, true, 900, EvidenceFilling},
 		{"it slows down, and ends below", func(s int) float64 { return 20*gib + exp(max(0, s-begins), 52, 2400) }, nil, false, 0, EvidenceNone},
-		{"the same, so fast that a line is full soon", func(s int) float64 { return 20*gib + exp(max(0, s-begins), 42, 600) }, func(c *Config, k Kind) { c.Mute = k != KindDevice }, false, 0, EvidenceNone},
+		{"the same, so fast that a line is full soon", func(s int) float64 { return 20*gib + exp(max(0, s-begins), 42, 600) }, func(c *Config) { c.Mute = true }, false, 0, EvidenceNone},
 		{"a leak with hours to go", grows(1), nil, false, 0, EvidenceNone},
 	} {
-		d := newDomainOf(t, func(of Subject[int]) Config {
+		d := newDomainOf(t, func(Subject[int]) Config {
 			cfg := DefaultConfig()
 			if c.change != nil {
-				c.change(&cfg, of.Kind)
+				c.change(&cfg)
 			}
 			return cfg
 		})

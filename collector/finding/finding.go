@@ -269,11 +269,10 @@ func (m *Memory) forecast(s *Sample, of func(Who) *Finding) {
 		if m.Evidence == detector.EvidenceFilling {
 			rate = takesPart
 		}
-		who := m.OOM.pick(s.growing(rate, m.OOM.Who), unknown)
-		if who.AsWhole() == m.Leak.Who {
-			who = m.Leak.Who // a crash loop is the leak of its pod: each of its processes would be another alert
+		if m.OOM.pick(s.growing(rate, m.OOM.Who), unknown).AsWhole() == m.Leak.Who {
+			m.OOM.Who = m.Leak.Who // a crash loop is the leak of its pod: each of its processes would be another alert
 		}
-		f := of(who)
+		f := of(m.OOM.Who)
 		f.OOM, f.Evidence = j.Device.SecondsToOOM, m.Evidence
 		// A ticket is silent while its page waits. Its alert lasts longer than that, and its value would already be a page.
 		f.OOMDue = page || !j.Page && m.Evidence == detector.EvidenceLeak && m.OOM.Since <= now-LeakWait

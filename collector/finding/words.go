@@ -165,8 +165,8 @@ func Joined(separator string, parts ...string) string {
 
 // Driver says why no GPU is seen. The reason is one of gpu_driver_error, and the runbook has what to do about each.
 func Driver(reason string) Message {
-	if why, ok := strings.CutPrefix(reason, "prometheus_"); ok {
-		return Message{Severity: Page, Alert: "GPUSourceDown", Summary: "The Prometheus of --source tells of no GPU (" + why + ")", Detail: "The log says why."}
+	if reason == "prometheus_tells_of_no_gpu" {
+		return Message{Severity: Page, Alert: "GPUSourceDown", Summary: "The Prometheus of --source tells of no GPU", Detail: "The log says why."}
 	}
 	return Message{Severity: Page, Alert: "GPUDriverDown", Summary: "The driver does not answer (" + reason + ")"}
 }

@@ -78,7 +78,7 @@ func TestNames(t *testing.T) {
 		"70 %":                                       Percent(0.7),
 		"a, b":                                       Joined(", ", "", "a", "", "b"),
 		"The driver does not answer (error_42).":     driver("error_42"),
-		"The Prometheus of --source tells of no GPU (no_result). The log says why.": driver("prometheus_no_result"),
+		"The Prometheus of --source tells of no GPU. The log says why.": driver("prometheus_tells_of_no_gpu"),
 	} {
 		testkit.Equal(t, got, want, "text")
 	}

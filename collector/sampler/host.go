@@ -146,10 +146,10 @@ func (s *Sampler) followJobs(ctx context.Context) {
 	}
 }
 
-// attribution returns how well the owners of processes and GPUs are known, and the limits of these. ok is false before the first answer.
-// What hangs has failed.
-func (s *Sampler) attribution(h *host, unlimited bool) (f FamilyState, ok bool) {
-	failed := unlimited || h.failed || s.walking.running() > s.cfg.Timeout || s.readingJobs.running() > s.cfg.Timeout
+// attribution returns how well the owners of processes and GPUs are known. ok is false before the first answer. What hangs has
+// failed.
+func (s *Sampler) attribution(h *host) (f FamilyState, ok bool) {
+	failed := h.failed || s.walking.running() > s.cfg.Timeout || s.readingJobs.running() > s.cfg.Timeout
 	if jobs := s.jobs.Load(); jobs != nil {
 		failed = failed || jobs.failed
 	}

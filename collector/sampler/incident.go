@@ -23,7 +23,7 @@ func (l *loop) tell(i *incident.Incident, m *memory, about ...processKey) {
 		return
 	}
 	i.GPU, i.UUID, i.Memory, i.Capacity = l.info.IndexLabel(), l.info.UUID, of.Name(), of.Memory.Capacity()
-	i.Finding = l.findingOn(&of, m)
+	i.Finding = l.findingOn(m)
 	to := cmp.Or(m.finding.Seen, of.Judgement.T) // nothing is found on the whole of a GPU in MIG mode
 	h := held{Incident: i, store: l.sampler.cfg.Incidents}
 	for _, key := range about {
@@ -55,8 +55,8 @@ func (l *loop) tell(i *incident.Incident, m *memory, about ...processKey) {
 }
 
 // findingOn returns what was said of a memory at the last sample.
-func (l *loop) findingOn(of *Domain, m *memory) incident.Finding {
-	f := incident.Finding{By: "nothing", Reason: finding.Withheld(&of.Judgement.Device)}
+func (l *loop) findingOn(m *memory) incident.Finding {
+	f := incident.Finding{By: "nothing", Reason: finding.Withheld(&m.last.Judgement.Device)}
 	severity, at, since := m.finding.Foreseen()
 	if since != 0 {
 		f.Since = new(l.wall(since))
@@ -64,7 +64,7 @@ func (l *loop) findingOn(of *Domain, m *memory) incident.Finding {
 	if at != 0 {
 		f.By, f.At = severity.String(), new(l.wall(at))
 	}
-	if said := of.Messages(); len(said) > 0 {
+	if said := m.last.Messages(); len(said) > 0 {
 		f.Text = said[0].Text()
 	}
 	return f

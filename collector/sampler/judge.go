@@ -26,7 +26,7 @@ type memory struct {
 	finding     finding.Memory
 	last        Domain       // at the last sample, or at this one if that did not have it
 	died        []processKey // since the last verdict, within a minute after it was full, the largest first
-	dead        []*departed  // until it is known how they ended, the earliest first, and the largest of one sample
+	dead        []*departed  // until it is known how they ended, in order, and the largest of one sample first
 	history     history
 	curve       *Curve // of history, as it was made last
 }

@@ -221,6 +221,9 @@ func (l *loop) readStatus(ctx context.Context, took time.Duration) {
 		}
 		readings = append(readings, r)
 	}
+	if l.processes.hidden {
+		readings = append(readings, FamilyState{Name: "workload"}) // it has failed, whatever else is known of owners
+	}
 	l.status, l.readings = status, readings
 }
 
@@ -238,7 +241,7 @@ func (l *loop) publish(sample *gpu.Sample) {
 		Info: l.info, Up: true, SampleTime: sample.Time,
 		MemoryState: MemoryState{Memory: sample.Memory}, MIGEnabled: sample.MIGEnabled, Status: l.status,
 		Unattributed: unattributed(l.info, sample), ProcessesKnown: sample.ProcessesKnown, ProcessCount: len(sample.Processes),
-		unresolved: unresolved, unlimited: l.processes.hidden, readings: l.readings,
+		unresolved: unresolved, readings: l.readings,
 	}
 	l.logBlind(sample)
 	if sample.Memory.Used.OK {

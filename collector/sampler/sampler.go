@@ -366,7 +366,6 @@ func (s *Sampler) State() *State {
 	}
 	state.StateFile = s.saved.Load()
 	state.Incidents = s.cfg.Incidents.Now()
-	unlimited := false
 	for _, l := range shared.loops {
 		d := l.current()
 		if d == nil {
@@ -377,13 +376,12 @@ func (s *Sampler) State() *State {
 		d.Allotments = allotmentsOf(d, host.allotments)
 		state.Devices = append(state.Devices, d)
 		state.Unresolved += d.unresolved
-		unlimited = unlimited || d.unlimited
 		if p := l.published.Load(); p != nil {
 			state.addUp(p.readings)
 		}
 	}
-	if f, ok := s.attribution(host, unlimited); ok {
-		state.Collectors = append(state.Collectors, f)
+	if f, ok := s.attribution(host); ok {
+		state.addUp([]FamilyState{f})
 	}
 	slices.SortFunc(state.Collectors, func(a, b FamilyState) int { return cmp.Compare(a.Name, b.Name) })
 	return state

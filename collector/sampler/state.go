@@ -87,7 +87,6 @@ type DeviceState struct {
 	Allotments        []AllotmentState // ordered by instance and names
 
 	unresolved int           // processes that could not be looked up
-	unlimited  bool          // a limit could not be read
 	readings   []FamilyState // how the last reading of each group went
 }
 

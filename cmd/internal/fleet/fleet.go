@@ -35,6 +35,8 @@ const (
 	// forgetAfter is how long a GPU is waited for of which there are no samples. As long as that the
 	// Sampler remembers one of a driver.
 	forgetAfter = 24 * time.Hour
+	// ReasonDown is the reason of a gpu.DriverError while the Prometheus has no answer of use.
+	ReasonDown = "prometheus_tells_of_no_gpu"
 )
 
 // Shard is a part of a fleet: those GPUs whose name has a hash that is Index modulo Of.
@@ -210,15 +212,15 @@ func (s *Source) run(ctx context.Context) {
 			return
 		}
 		s.asked(time.Since(began), err)
-		switch {
-		case err == nil:
+		if err != nil {
+			s.note(reasonOf(err), 1, "The Prometheus cannot be asked, will try again", "err", err)
+			if s.answered.IsZero() || time.Since(s.answered) > s.cfg.MaxAge {
+				s.lose(err)
+			}
+		} else {
 			s.answered = time.Now()
 			s.review()
 			s.down.Store(nil)
-		case time.Since(s.answered) > s.cfg.MaxAge: // also before the first answer
-			s.lose(err)
-		default:
-			s.note(reasonOf(err), 1, "The Prometheus cannot be asked, will try again", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -228,11 +230,9 @@ func (s *Source) run(ctx context.Context) {
 	}
 }
 
-// lose notes that nothing is known of any GPU. The Sampler logs why.
+// lose notes that nothing is known of any GPU.
 func (s *Source) lose(err error) {
-	reason := reasonOf(err)
-	s.problems.WithLabelValues(reason).Inc()
-	s.down.Store(&gpu.DriverError{Reason: "prometheus_" + reason, Err: err})
+	s.down.Store(&gpu.DriverError{Reason: ReasonDown, Err: err})
 	for _, f := range s.feeds {
 		f.turn(silent, gpu.ErrSilent)
 	}

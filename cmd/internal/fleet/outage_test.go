@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,7 +44,8 @@ func TestEmptyAfterAnOutage(t *testing.T) {
 	})
 }
 
-// TestEmptyFromTheStart has a Prometheus that is not there, and then knows of no GPU. The reason says so. Who asks for the GPUs logs it.
+// TestEmptyFromTheStart has a Prometheus that is not there, and then knows of no GPU. Each is counted and
+// logged once; the GPUs have one reason.
 func TestEmptyFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := oneGPU()
@@ -53,14 +55,14 @@ func TestEmptyFromTheStart(t *testing.T) {
 			t.Helper()
 			w.follow(t, time.Minute)
 			_, err := w.source.Devices(w.ctx)
-			if driver, ok := errors.AsType[*gpu.DriverError](err); !ok || driver.Reason != "prometheus_"+reason || w.metric(t, "problems_total", reason) < 4 {
-				t.Errorf("%v, want the reason %s", err, reason)
+			if driver, ok := errors.AsType[*gpu.DriverError](err); !ok || driver.Reason != ReasonDown || w.metric(t, "problems_total", reason) < 4 {
+				t.Errorf("%v, and %g times %s", err, w.metric(t, "problems_total", reason), reason)
 			}
 		}
 		down(reasonQuery)
 		f.change(func(f *fakePrometheus) { f.err, f.value = nil, model.Matrix{} })
 		down(reasonNoResult)
-		testkit.Equal(t, w.log.String(), "", "the log")
+		testkit.Equal(t, strings.Count(w.log.String(), "cannot be asked"), 2, "lines of the log")
 	})
 }
 

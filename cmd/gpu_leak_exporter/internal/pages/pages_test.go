@@ -125,7 +125,7 @@ func TestPageOfFleet(t *testing.T) {
 	d := fromstate.Of(s).Devices[9_000]
 	testkit.Equal(t, d.Title, "GPU 0 of node1125", "the title in the JSON")
 	testkit.Equal(t, d.Labels, map[string]string{"gpu": "0", "uuid": "GPU-9000", "zone": "", "node": "node1125"}, "the labels in the JSON")
-	s.Devices, s.DriverReason = nil, "prometheus_no_result"
+	s.Devices, s.DriverReason = nil, "prometheus_tells_of_no_gpu"
 	says(t, "without an answer", predict(s, ""), "The Prometheus of --source tells of no GPU")
 }
 
