@@ -16,43 +16,6 @@ func exp(s int, high, constant float64) float64 {
 	return high * gib * (1 - math.Exp(-float64(s)/constant))
 }
 
-// A leak of a MiB a second for 40 minutes after a quiet hour, and what comes then. It is told within 12
-// minutes.
-func TestLeakIsHeld(t *testing.T) {
-	const begins, then = 3600, 6000
-	const top = 10*gib + (then-begins)*mib
-	for _, c := range []struct {
-		name  string
-		then  func(s int) float64 // seconds since
-		ends  [2]int              // when it ends after that, from and to; 0 not within an hour
-		turns bool                // it may come and go until then
-	}{
-		{"goes on", func(s int) float64 { return top + float64(s)*mib }, [2]int{}, false},
-		{"stops", func(int) float64 { return top }, [2]int{60, 2400}, false},
-		{"gives a tenth back, and stops", func(int) float64 { return top - 240*mib }, [2]int{10, 2400}, false},
-		{"gives all back", func(int) float64 { return 10 * gib }, [2]int{0, 20}, false},
-		{"gives half back", func(int) float64 { return top - 1200*mib }, [2]int{0, 20}, false},
-		{"slows down for good", func(s int) float64 { return top + exp(s, 0.6, 600) }, [2]int{60, 3600}, true},
-	} {
-		told, _ := follow(t, then+3600, 1, memoryOf(func(s int) float64 {
-			if s < then {
-				return 10*gib + float64(max(0, s-begins))*mib
-			}
-			return c.then(s - then)
-		}), nil)
-		if len(told) == 0 || told[0] < begins || told[0] > begins+720 {
-			t.Errorf("%s: no leak in time: %v", c.name, told)
-			continue
-		}
-		last := told[len(told)-1]
-		held := c.ends[1] == 0 && len(told) == 1
-		ends := c.ends[1] > 0 && !told.on() && told[1] >= then+c.ends[0] && last <= then+c.ends[1]
-		if !held && !(ends && (len(told) == 2 || c.turns)) {
-			t.Errorf("%s: a leak from and to %v, want its end %v s after %d", c.name, told, c.ends, then)
-		}
-	}
-}
-
 // A leak that goes on for as long as it takes to fill the memory is told once, however slow it is.
 func TestSlowLeakStaysOne(t *testing.T) {
 	for _, rate := range []float64{0.1, 0.3, 1} { // MiB/s
