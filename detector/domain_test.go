@@ -14,40 +14,6 @@ import (
 	"github.com/gpuleak/gpu_leak_exporter/collector/testkit"
 )
 
-func TestSteadyLeakIsFoundAndForecast(t *testing.T) {
-	const begins, rate = 600, 50 * mib / 60.0
-	d, found := newDomain(t), 0
-	var j *Judgement[int]
-	for s := range 3600 {
-		j = show(t, d, frame(s, 512*mib, proc(1, 10*gib+float64(max(0, s-begins))*rate), proc(2, 20*gib)))
-		m, other := j.Members[0], j.Members[1]
-		if m.Leak && found == 0 {
-			found = s
-		}
-		if other.Leak || other.Judged && !math.IsInf(other.SecondsToOOM.V, 1) {
-			t.Fatalf("second %d: the flat neighbour leaks: %+v", s, other)
-		}
-		if m.Leak != j.Device.Leak || m.SecondsToOOM != j.Device.SecondsToOOM {
-			t.Fatalf("second %d: the device does not die with its process", s)
-		}
-	}
-	if found == 0 || found-begins > 720 {
-		t.Errorf("a leak of 50 MiB a minute that begins at %d s was found at %d s", begins, found)
-	}
-	m := j.Members[0]
-	near(t, "rate", m.Rate.V, rate, 0.02)
-	near(t, "time to out-of-memory", m.SecondsToOOM.V, (80*gib-(30*gib+512*mib+3000*rate))/rate, 0.02)
-	near(t, "headroom over rate", j.Headroom.V/j.Device.Rate.V, m.SecondsToOOM.V, 0.01)
-	near(t, "leaked bytes", m.Leaked.V, 3000*rate, 0.05)
-	if m.Lower.V > m.SecondsToOOM.V || m.Upper.V < m.SecondsToOOM.V || m.Share.V != 1 {
-		t.Errorf("interval [%g, %g] around %g, share %g", m.Lower.V, m.Upper.V, m.SecondsToOOM.V, m.Share.V)
-	}
-	if since := (m.Since - start).Seconds(); since < begins-100 || since > begins+100 {
-		t.Errorf("it began at %g s, not at %d s", since, begins)
-	}
-	testkit.Equal(t, m.Pattern, PatternLeakLinear, "pattern")
-}
-
 // The growth of a device is split among the processes that leak, and the one that does not has no part in it. Their pod is
 // what they are together.
 func TestGrowthIsSplit(t *testing.T) {

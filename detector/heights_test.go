@@ -267,17 +267,3 @@ func TestHeightsOverARestart(t *testing.T) {
 		t.Errorf("%d frames are a page", pages)
 	}
 }
-
-// An epoch that fills the memory, beside another program: what it holds at most fits, and a margin above that need not.
-func TestEpochsThatFillTheMemory(t *testing.T) {
-	d := &stage{Domain: newDomain(t)}
-	epoch := func(s int) float64 { return 20 + 54*float64(s%(3*hour))/(3*hour) }
-	beside := life{key: 2, runs: other, lasts: 4 * hour, memory: holds(4.5)}
-	if r := d.scene(t, life{1, runs, 4 * hour, epoch}, beside); r.pages == 0 {
-		t.Error("the first one is not foretold, which shows nothing")
-	}
-	beside.lasts = 12 * hour
-	if r := d.scene(t, life{3, runs, 12 * hour, epoch}, beside); r.pages > 0 {
-		t.Errorf("pages for %d s, the first after %d s", r.pages, r.pageAt)
-	}
-}

@@ -165,7 +165,8 @@ func TestPoolsOfAGroup(t *testing.T) {
 }
 
 // TestFoundInside tells when growth in a process is found, and after nine minutes why not yet: the reason is that of the part that
-// decides, and the time that it says is what it takes. The process may wait for less than others do, by a rule of --detector.config.
+// decides, the time that it says is what it takes, and the GPU says the same. The process may wait for less than others do, by a rule
+// of --detector.config.
 func TestFoundInside(t *testing.T) {
 	const nine, fast = 9 * 60, 1800 // seconds; the fast ones are quiet until then
 	for name, c := range map[string]struct {
@@ -195,11 +196,15 @@ func TestFoundInside(t *testing.T) {
 		})
 		seen, at, found := Verdict{}, 0, 0
 		for s := 1; s < 70*60 && found == 0; s += 5 {
-			v := probed(t, d, s, c.at(c.rate*float64(max(0, s-c.begins)))).Members[0].Verdict
+			j := probed(t, d, s, c.at(c.rate*float64(max(0, s-c.begins))))
+			v := j.Members[0].Verdict
 			if v.Leak {
 				found = s
 			} else if s <= nine {
 				seen, at = v, s
+			}
+			if of := &j.Device; !v.Leak && (of.Withheld != v.Withheld || of.WithheldFor != v.WithheldFor || of.Lasted != v.Lasted) {
+				t.Fatalf("%s, second %d: the GPU waits with %+v, its process with %+v", name, s, of, v)
 			}
 		}
 		if minute := found/60 + btoi(found > 0); seen.Withheld != c.why || minute != c.found {

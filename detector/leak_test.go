@@ -16,43 +16,6 @@ func exp(s int, high, constant float64) float64 {
 	return high * gib * (1 - math.Exp(-float64(s)/constant))
 }
 
-// A leak of a MiB a second for 40 minutes after a quiet hour, and what comes then. It is told within 12
-// minutes.
-func TestLeakIsHeld(t *testing.T) {
-	const begins, then = 3600, 6000
-	const top = 10*gib + (then-begins)*mib
-	for _, c := range []struct {
-		name  string
-		then  func(s int) float64 // seconds since
-		ends  [2]int              // when it ends after that, from and to; 0 not within an hour
-		turns bool                // it may come and go until then
-	}{
-		{"goes on", func(s int) float64 { return top + float64(s)*mib }, [2]int{}, false},
-		{"stops", func(int) float64 { return top }, [2]int{60, 2400}, false},
-		{"gives a tenth back, and stops", func(int) float64 { return top - 240*mib }, [2]int{10, 2400}, false},
-		{"gives all back", func(int) float64 { return 10 * gib }, [2]int{0, 20}, false},
-		{"gives half back", func(int) float64 { return top - 1200*mib }, [2]int{0, 20}, false},
-		{"slows down for good", func(s int) float64 { return top + exp(s, 0.6, 600) }, [2]int{60, 3600}, true},
-	} {
-		told, _ := follow(t, then+3600, 1, memoryOf(func(s int) float64 {
-			if s < then {
-				return 10*gib + float64(max(0, s-begins))*mib
-			}
-			return c.then(s - then)
-		}), nil)
-		if len(told) == 0 || told[0] < begins || told[0] > begins+720 {
-			t.Errorf("%s: no leak in time: %v", c.name, told)
-			continue
-		}
-		last := told[len(told)-1]
-		held := c.ends[1] == 0 && len(told) == 1
-		ends := c.ends[1] > 0 && !told.on() && told[1] >= then+c.ends[0] && last <= then+c.ends[1]
-		if !held && !(ends && (len(told) == 2 || c.turns)) {
-			t.Errorf("%s: a leak from and to %v, want its end %v s after %d", c.name, told, c.ends, then)
-		}
-	}
-}
-
 // A leak that goes on for as long as it takes to fill the memory is told once, however slow it is.
 func TestSlowLeakStaysOne(t *testing.T) {
 	for _, rate := range []float64{0.1, 0.3, 1} { // MiB/s
@@ -333,64 +296,6 @@ func TestFlushOnASharedGPU(t *testing.T) {
 		}
 		if !found || flushed == 0 {
 			t.Errorf("beside %g GiB: found %t, %g GiB flushed", others/gib, found, flushed/gib)
-		}
-	}
-}
-
-// Of growth that is no leak yet the reason is told, and the time that it says is what it takes.
-func TestWithheld(t *testing.T) {
-	const quiet = 1800
-	for _, c := range []struct {
-		name             string
-		begins           float64 // second at which the growth begins
-		rate, base, busy float64 // bytes per second, bytes, utilisation
-		want             Withheld
-		at               int // the second at which the reason is looked at
-	}{
-		{"it has not lasted", quiet, 50 * mib / 60, 10 * gib, 0.5, WithheldMinSpan, quiet + 240},
-		{"the begin of a program", 0, 400 * mib / 60, 2 * gib, 0.5, WithheldProgramBegin, 900},
-		{"it computes while it fills", 0, 20 * mib, 0.25 * gib, 0.5, WithheldProgramBegin, 240 + 120},
-		{"a daily load", 0, 0, 10 * gib, 0.5, WithheldDailyLoad, 3 * 3600},
-	} {
-		d, seen, found := newDomain(t), Verdict{}, 0
-		for s := 1; s < 30*3600 && found == 0; s += 2 {
-			used := c.base + max(0, float64(s)-c.begins)*c.rate
-			if c.want == WithheldDailyLoad {
-				used = c.base + 10*gib*(1-math.Cos(2*math.Pi*float64(s)/86400))
-			}
-			if used > 78*gib {
-				break
-			}
-			m := proc(1, used)
-			m.Started, m.SM = start, Of(c.busy)
-			j := show(t, d, frame(s, 0, m))
-			v := &j.Members[0].Verdict
-			if v.Leak {
-				found = s
-			}
-			if s == c.at+1 {
-				seen = *v
-			}
-			if d := &j.Device; !v.Leak && (d.Withheld != v.Withheld || d.WithheldFor != v.WithheldFor || d.Lasted != v.Lasted) {
-				t.Errorf("%s: the device says %s, its process %s", c.name, d.Withheld, v.Withheld)
-			}
-			if v.Withheld == WithheldNone && v.Lasted != 0 || v.Leak && v.Withheld != WithheldNone {
-				t.Fatalf("%s: second %d: a leak: %t, withheld because of %q, lasted for %s", c.name, s, v.Leak, v.Withheld, v.Lasted)
-			}
-		}
-		if seen.Withheld != c.want || seen.WithheldFor <= 0 {
-			t.Fatalf("%s: withheld because of %q for %s, want %q", c.name, seen.Withheld, seen.WithheldFor, c.want)
-		}
-		lasted := time.Duration(float64(c.at)-c.begins) * time.Second
-		if d := lasted - seen.Lasted; seen.Lasted <= 0 || d < -time.Minute || d > max(2*time.Minute, lasted/3) {
-			t.Errorf("%s: it says that it has lasted for %s; it began %s ago", c.name, seen.Lasted, lasted)
-		}
-		if found == 0 {
-			continue // the memory was full before
-		}
-		told := time.Duration(found-c.at) * time.Second
-		if d := told - seen.WithheldFor; d < -5*time.Minute || d > max(5*time.Minute, told/2) {
-			t.Errorf("%s: it said that it takes %s; it took %s", c.name, seen.WithheldFor, told)
 		}
 	}
 }
