@@ -149,8 +149,11 @@ func (s *Sample) grows(f *Finding) string {
 	case part != nil && (part.Verdict.Leak || !rate.OK):
 		rate = detector.Of(takesPart(part.Verdict))
 	case part != nil: // the window may be longer than the growth: it tells the share alone
-		own := takesPart(part.Verdict)
-		rate.V *= own / max(own, s.Judgement.Device.Windows[0].Slope.V)
+		all := 0.0
+		for i := range list {
+			all += takesPart(list[i].Verdict)
+		}
+		rate.V *= takesPart(part.Verdict) / all
 	case name == "" && s.Judgement.Residual.Leak:
 		name = "What no process accounts for"
 	}

@@ -41,7 +41,7 @@ func TestMessages(t *testing.T) {
 		return s
 	}
 	shared := of(fills, true, out(who, detector.EvidenceFilling))
-	shared.Judgement.Device.Windows[0].Slope = detector.Of(1 << 19)
+	shared.Processes = append(shared.Processes, Part{Who: a, PID: 8, Verdict: &fills})
 	const kept = " It has not given back 1.50 GiB in 25 min."
 	for name, c := range map[string]struct {
 		sample   *Sample

@@ -146,14 +146,16 @@ func (s *Sampler) followJobs(ctx context.Context) {
 	}
 }
 
-// attribution returns how well the owners of processes and GPUs are known. ok is false before the first answer. What hangs has
-// failed.
-func (s *Sampler) attribution(h *host) (f FamilyState, ok bool) {
+// attribution returns how well the owners of processes and GPUs are known; nil before the first answer. What hangs has failed.
+func (s *Sampler) attribution(h *host) []FamilyState {
 	failed := h.failed || s.walking.running() > s.cfg.Timeout || s.readingJobs.running() > s.cfg.Timeout
 	if jobs := s.jobs.Load(); jobs != nil {
 		failed = failed || jobs.failed
 	}
-	return FamilyState{Name: "workload", Success: !failed, Duration: h.took}, h.walked || failed
+	if !h.walked && !failed {
+		return nil
+	}
+	return []FamilyState{{Name: "workload", Success: !failed, Duration: h.took}}
 }
 
 // AllotmentState is a container that the kubelet has given a GPU or GPU instance.

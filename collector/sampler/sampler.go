@@ -380,9 +380,7 @@ func (s *Sampler) State() *State {
 			state.addUp(p.readings)
 		}
 	}
-	if f, ok := s.attribution(host); ok {
-		state.addUp([]FamilyState{f})
-	}
+	state.addUp(s.attribution(host))
 	slices.SortFunc(state.Collectors, func(a, b FamilyState) int { return cmp.Compare(a.Name, b.Name) })
 	return state
 }
