@@ -150,7 +150,7 @@ type ProcessState struct {
 	Curve *Curve
 }
 
-// EndState is a process that has ended, and whose memory has stayed.
+// EndState is a process that has left the GPU, and whose memory has stayed.
 type EndState struct {
 	Instance gpu.Opt[uint32]
 	ID       gpu.ProcessID
