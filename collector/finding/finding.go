@@ -243,7 +243,7 @@ func (m *Memory) growth(s *Sample, of func(Who) *Finding) {
 	if said || leak {
 		m.Judged = now
 		if m.Leak.holds(leak, now, 0) {
-			f := of(m.Leak.pick(s.growing(leaks, m.Leak.Who), j.Residual.Judged && j.Residual.Leak))
+			f := of(m.Leak.pick(s.growing(leaks, m.Leak.Who), j.Residual.Leak))
 			f.Leaking, f.LeakDue = leaking, m.Leak.Since <= now-LeakWait
 		}
 	}
@@ -263,13 +263,12 @@ func (m *Memory) forecast(s *Sample, of func(Who) *Finding) {
 	if page {
 		m.Paged = now
 	}
-	unknown := j.Residual.Judged && j.Residual.Leak
 	if m.OOM.holds(m.Evidence != detector.EvidenceNone, now, 0) {
 		rate := leaks // a process that only loads is never the culprit of a leak, however fast it grows
 		if m.Evidence == detector.EvidenceFilling {
 			rate = takesPart
 		}
-		if m.OOM.pick(s.growing(rate, m.OOM.Who), unknown).AsWhole() == m.Leak.Who {
+		if m.OOM.pick(s.growing(rate, m.OOM.Who), j.Residual.Leak).AsWhole() == m.Leak.Who && !page {
 			m.OOM.Who = m.Leak.Who // a crash loop is the leak of its pod: each of its processes would be another alert
 		}
 		f := of(m.OOM.Who)

@@ -146,14 +146,14 @@ func (s *Sample) grows(f *Finding) string {
 	}
 	name, part := s.who(f, list, func(p *Part) float64 { return takesPart(p.Verdict) })
 	switch {
-	case part != nil && (part.Verdict.Leak || !rate.OK):
-		rate = detector.Of(takesPart(part.Verdict))
-	case part != nil: // the window may be longer than the growth: it tells the share alone
-		all := 0.0
-		for i := range list {
-			all += takesPart(list[i].Verdict)
+	case part != nil && f.Evidence == detector.EvidenceFilling: // the window may be longer than the growth: it tells the share alone
+		own, all := takesPart(part.Verdict), takesPart(&s.Judgement.Residual)
+		for i := range s.Processes {
+			all += takesPart(s.Processes[i].Verdict)
 		}
-		rate.V *= takesPart(part.Verdict) / all
+		rate.V *= own / max(own, all)
+	case part != nil:
+		rate = detector.Of(takesPart(part.Verdict))
 	case name == "" && s.Judgement.Residual.Leak:
 		name = "What no process accounts for"
 	}

@@ -138,7 +138,7 @@ func (d *DeviceState) addLimit(x *MemoryState, said []finding.Part) {
 // earlier returns the verdict whose end comes first. A leak stays one while a limit that is new has no more than a forecast.
 func earlier(a, b detector.Verdict) detector.Verdict {
 	end, other := a.SecondsToOOM, b.SecondsToOOM
-	if !b.Judged && !b.Muted || !other.OK || end.OK && end.V <= other.V || a.Leak && !b.Leak {
+	if !b.Judged || !other.OK || end.OK && end.V <= other.V || a.Leak && !b.Leak {
 		return a
 	}
 	return b

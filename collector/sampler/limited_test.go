@@ -289,7 +289,6 @@ func TestEarlierEnd(t *testing.T) {
 		"the limit is first":                 {ends(20, true), ends(10, true), true},
 		"the GPU is first":                   {ends(10, true), ends(20, true), false},
 		"the limit is not judged yet":        {ends(20, false), detector.Verdict{SecondsToOOM: detector.Of(10)}, false},
-		"a rule has muted it":                {detector.Verdict{Muted: true}, detector.Verdict{Muted: true, SecondsToOOM: detector.Of(10)}, true},
 		"the limit has no end":               {ends(20, false), detector.Verdict{Judged: true}, false},
 		"the GPU has no end":                 {detector.Verdict{Judged: true}, ends(10, false), true},
 		"a limit that is new has a forecast": {ends(20, true), ends(10, false), false},

@@ -376,7 +376,7 @@ func (s *Sampler) State() *State {
 		d.Allotments = allotmentsOf(d, host.allotments)
 		state.Devices = append(state.Devices, d)
 		state.Unresolved += d.unresolved
-		if p := l.published.Load(); p != nil {
+		if p := l.published.Load(); p != nil && !l.retired.on() {
 			state.addUp(p.readings)
 		}
 	}
