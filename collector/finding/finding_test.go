@@ -145,6 +145,12 @@ func TestLeakOfAPod(t *testing.T) {
 			}
 		}
 	}
+	m := Memory{Seen: start, Judged: start, Evidence: detector.EvidenceFilling, Page: blame{Since: 1}, OOM: blame{1, b}} // there is a page
+	s := foretold(detector.EvidenceFilling, 600, true, Part{Who: b, Verdict: grows(3, false)})
+	s.Judgement.Device.Leak, s.Workloads = true, []Part{{Who: pod, Verdict: grows(5, true)}}
+	if got := m.Judge(s); len(got) != 2 || !got[1].OOMDue || got[1].Who != b {
+		t.Errorf("the culprit of a page changes: %+v", got)
+	}
 }
 
 // reloaded is what the state file makes of it.

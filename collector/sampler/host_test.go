@@ -111,8 +111,7 @@ func TestWhatIsHiddenIsSaidOnce(t *testing.T) {
 	})
 }
 
-// TestUnreadableLimit has a limit that nobody can read for a while: a metric says so, too, as long as it lasts. One above the GPU hides
-// nothing.
+// TestUnreadableLimit has a limit that nobody can read for a while, which a metric says. One above the GPU is no failure.
 func TestUnreadableLimit(t *testing.T) {
 	d := newGPU(0, func(second int) (gpu.Sample, error) {
 		p := process(1, 1)

@@ -211,9 +211,8 @@ func TestLoopReplacedWhileAnEndIsUnknown(t *testing.T) {
 		after(102 * time.Second)
 		source.set(nil, renumbered)
 		after(20 * time.Second)
-		if list := s.State().Devices; len(list) != 1 || list[0].Info.Index != 1 || len(incidentsOf(s)) != 0 {
-			t.Fatalf("devices %+v, incidents %+v", list, incidentsOf(s))
-		}
+		equal(t, s.State().Devices[0].Info.Index, 1, "the index")
+		equal(t, len(incidentsOf(s)), 0, "incidents while the end is unknown")
 		after(10 * time.Second)
 		equal(t, len(incidentsOf(s)), 1, "incidents")
 		equal(t, len(s.shared.Load().loops[0].whole.finding.Ends), 1, "ends that count for a crash loop")

@@ -104,9 +104,7 @@ func TestLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			state := c.watch(offline(t), 0, 140*time.Minute)
 			if c.says == "" {
-				if len(state.Findings) > 0 {
-					t.Errorf("findings %+v", state.Findings)
-				}
+				equal(t, len(state.Findings), 0, "findings")
 				return
 			}
 			if len(state.Findings) != 1 || state.Findings[0].Scope() != c.scope || state.Findings[0].Process != "serve" || !state.Findings[0].OOMDue {
@@ -468,9 +466,7 @@ func TestLimitOnAnInstance(t *testing.T) {
 	if n := state.Judgement.Resets[detector.ReasonRepartition]; n != 0 || len(state.Instances) != 1 || len(state.Limited) != 0 {
 		t.Errorf("%d layouts, %+v", n, state.Limited)
 	}
-	if len(state.Findings) > 0 {
-		t.Errorf("findings %+v", state.Findings)
-	}
+	equal(t, len(state.Findings), 0, "findings")
 	after := offline(t)
 	goOn(t, o, after)
 	if n := after.Judge(at(55 * time.Second)).Judgement.Resets[detector.ReasonRepartition]; n != 0 {
